@@ -1,0 +1,56 @@
+# Everything starts from a fresh clone: each target creates .venv and installs what it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+STAMP  := $(VENV)/.installed-dev
+LIGHT  := $(VENV)/.installed
+
+.PHONY: help setup demo test test-all check bench docs clean
+help:
+	@echo "make demo      see it work (seconds; no compiler, no torch)"
+	@echo "make test      check and test everything quick enough for every commit"
+	@echo "make test-all  the same with the long tail"
+	@echo "make check     lint, types, import contract, generated files"
+	@echo "make bench     measure against the peers in the same run"
+	@echo "make docs      write the generated tables, stubs and pages"
+	@echo "make setup     only create .venv and install"
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check --upgrade pip
+
+$(LIGHT): pyproject.toml | $(PY)
+	$(PY) -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): pyproject.toml | $(PY)
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(LIGHT)
+
+setup: $(STAMP)
+
+demo: $(LIGHT)
+	@$(PY) examples/streams_demo.py
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PY) scripts/generate.py --check
+
+test: check
+	$(PY) -m pytest -m "not slow"
+
+test-all: check
+	$(PY) -m pytest
+
+bench: $(STAMP)
+	$(PY) benchmarks/run.py
+
+docs: $(STAMP)
+	$(PY) scripts/generate.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

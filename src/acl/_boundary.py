@@ -1,0 +1,425 @@
+"""The one boundary of the face `acl`: arguments → checked values, handles → objects, exceptions → codes, tracing.
+
+Every public function is built from its row in `spec/` when it is first asked for. A row with a body (a function of the
+same name in `acl/_bodies/`) calls it; a row without one answers the documented not-supported code in its documented
+return shape. How a call looks to the program (positional only, texts of TypeErrors, wrapping of integers) is the
+binding's, section 1 of the reference.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.recent import recent
+from softnpu.base.trace import Span, bus
+from softnpu.runtime.process import process
+
+FACES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
+
+# Which files of `acl/_bodies/` hold the bodies of a module.
+BODIES: dict[str, tuple[str, ...]] = {
+    "acl": ("core", "tensor_desc", "data_buffer"),
+    "acl.rt": ("device", "context", "stream", "event", "callback", "memory", "copy", "sharing", "limits"),
+    "acl.util": ("util",),
+    "acl.mdl": ("dataset",),
+}
+_HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
+_HIMPI_NOT_SUPPORT = 0x08
+_M64 = (1 << 64) - 1
+_M32 = (1 << 32) - 1
+_RANGES = {
+    "i16": (-(1 << 15), (1 << 15) - 1),
+    "i32": (-(1 << 31), (1 << 31) - 1),
+    "i64": (-(1 << 63), (1 << 63) - 1),
+    "u8": (0, 255),
+}
+_index = operator.index
+
+
+class Raise(Exception):
+    """Carries an exception that the binding itself raises (a TypeError, ValueError …) out of a body."""
+
+    def __init__(self, exception: Exception) -> None:
+        super().__init__(exception)
+        self.exception = exception
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _u64(value: Any) -> int:
+    return _index(value) & _M64
+
+
+def _u32(value: Any) -> int:
+    return _index(value) & _M32
+
+
+def _ranged(low: int, high: int) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        number = _index(value)
+        if not low <= number <= high:
+            raise TypeError
+        return number
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise TypeError
+    value.encode()
+    return str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise Raise(ValueError("needs an byte as argument"))
+    return value
+
+
+def _array(value: Any) -> Any:
+    import numpy
+
+    if not isinstance(value, numpy.ndarray):
+        raise Raise(ValueError("needs an ndarray as argument"))
+    return value
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        raise TypeError
+    return tuple(value)
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return dict(value)
+
+
+def _callable(value: Any) -> Any:
+    if not callable(value):
+        raise Raise(TypeError("parameter must be callable"))
+    return value
+
+
+def _callable_or_none(value: Any) -> Any:
+    return None if value is None else _callable(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    **{name: _ranged(low, high) for name, (low, high) in _RANGES.items()},
+    "u32": _u32,
+    "u64": _u64,
+    "ptr": _u64,
+    "f32": _float,
+    "f64": _float,
+    "str": _text,
+    "bytes": _bytes,
+    "ndarray": _array,
+    "tuple": _tuple,
+    "dict": _dict,
+    "callable": _callable,
+    "callable?": _callable_or_none,
+    "object": _same,
+}
+
+
+def _list_of(kind: str, position: int) -> Callable[[Any], list[Any]]:
+    inner = kind[5:-1] if kind.startswith("list[") else "object"
+    item = _list_of(inner, position) if inner.startswith("list") else _SCALARS.get(inner, _u64)
+    words = {"i64": "int", "u64": "int", "i32": "int", "u32": "int", "f64": "float", "f32": "float", "str": "str"}
+    word = words.get(inner, "int" if inner not in _SCALARS else inner)
+
+    def convert(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            if inner in words and type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+                log().write(WARNING, "an ndarray was given where a list is expected; this is deprecated", "ASCENDCL")
+                value = value.tolist()
+            if not isinstance(value, list):
+                raise Raise(TypeError(f"argument {position} is not list"))
+        try:
+            return [item(one) for one in list(value)]
+        except (TypeError, ValueError, OverflowError):
+            raise Raise(TypeError(f"the list argument is not list of {word}")) from None
+
+    return convert
+
+
+def converter(kind: str, position: int) -> Callable[[Any], Any]:
+    """How an argument of this kind is taken; every kind that is no scalar and no list is a handle."""
+    if kind.startswith("list"):
+        return _list_of(kind, position)
+    return _SCALARS.get(kind, _u64)
+
+
+def is_handle(kind: str) -> bool:
+    """Whether a kind names a handle."""
+    return kind not in _SCALARS and not kind.startswith("list")
+
+
+# ---- handles ---------------------------------------------------------------------------------------------------------
+
+
+def _stream(handle: int) -> Any:
+    return process().stream(handle)
+
+
+def resolver(kind: str) -> Callable[[int], Any]:
+    """How a handle of this kind becomes its object: `stream` takes 0 as the default stream, `x?` takes 0 as None."""
+    if kind == "stream":
+        return _stream
+    if kind.endswith("?"):
+        plain = kind[:-1]
+        return lambda handle: process().handles.get(plain, handle) if handle else None
+    word = kind.rstrip("!")
+
+    def resolve(handle: int) -> Any:
+        owner = process()
+        found = owner.handles.peek(word, handle)
+        if found is None:
+            if handle and not owner.started and owner.was_started:
+                owner.need_start()
+            raise owner.handles.error(word, handle)
+        return found
+
+    return resolve
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+
+class Shape:
+    """The return shape of a row: names, failure values, and where `ret` stands."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        items = [item.strip() for item in text.split(",")] if text != "none" else []
+        self.has_ret = "ret" in items
+        self.failures = [_failure(item) for item in items if item != "ret"]
+        self.bare = len(items) == 1 and not self.has_ret
+
+    def fail(self, code: int) -> Any:
+        """The answer of a failed call."""
+        values = tuple(make() for make in self.failures)
+        if self.has_ret:
+            return (*values, code) if values else code
+        return values[0] if self.bare else (values or None)
+
+
+def _failure(item: str) -> Callable[[], Any]:
+    _, _, rest = item.partition(":")
+    kind, _, default = (part.strip() for part in rest.partition("="))
+    if default:
+        value = None if default == "None" else int(default, 0)
+        return lambda: value
+    makers: dict[str, Callable[[], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "dict": dict,
+        "list": list,
+        "bytes": bytes,
+    }
+    return makers.get(kind, lambda: None)
+
+
+def report(name: str, shape: Shape, error: NpuError) -> Any:
+    """Log a failed call, remember it for get_recent_err_msg, and give its documented answer."""
+    recent.note(name, error)
+    logger = log()
+    if logger.level <= ERROR:
+        remedy = f" ({error.remedy})" if error.remedy else ""
+        logger.write(ERROR, f"{error}{remedy}", "ASCENDCL", name)
+    return shape.fail(error.code)
+
+
+def _internal(name: str, error: Exception) -> NpuError:
+    """A defect of ours: the program gets a code, the log gets the traceback."""
+    log().write(ERROR, "internal error: " + "".join(traceback.format_exception(error)), "ASCENDCL", name)
+    code = codes.BAD_ALLOC if isinstance(error, MemoryError) else codes.INTERNAL_ERROR
+    return NpuError(
+        code, f"{type(error).__name__}: {error}", "this is a defect of softnpu; please report it with the log file"
+    )
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+_TEMPLATE = """
+def {name}(*args):
+    if bus.listeners:
+        if not inside.flag:
+            return traced(label, inside, {name}, args)
+        inside.flag = False
+    try:
+{take}
+    except Raise as wrapped:
+        raise wrapped.exception from None
+    except Exception:
+        raise TypeError(complaint) from None
+    try:
+{resolve}        {call}
+    except NpuError as error:
+        return report(label, shape, error)
+    except Raise as wrapped:
+        raise wrapped.exception from None
+    except Exception as error:
+        return report(label, shape, internal(label, error))
+    return {result}
+"""
+
+
+class _Inside(threading.local):
+    flag = False
+
+
+_inside = _Inside()
+
+
+def _traced(label: str, inside: _Inside, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Run a call as a span of the trace bus."""
+    inside.flag = True
+    start = time.monotonic_ns()
+    try:
+        return function(*args)
+    finally:
+        context = getattr(process().local, "context", None)
+        device = context.device.index if context is not None else -1
+        bus.publish(Span("api", label, start, time.monotonic_ns(), device, -1, threading.get_native_id(), {}))
+
+
+def _take_lines(arguments: list[tuple[str, str]], optional: int) -> list[str]:
+    names = [f"a{i}" for i in range(len(arguments))]
+    lines = []
+    if not names:
+        return ["pass"]  # surplus arguments of a function that takes none are ignored, as in the binding
+    if optional:
+        lines.append(f"if not {len(names) - optional} <= len(args) <= {len(names)}: raise TypeError")
+        lines.append(f"args = args + (MISSING,) * ({len(names)} - len(args))")
+    lines.append(f"({', '.join(names)},) = args")
+    for index, (name, (_, kind)) in enumerate(zip(names, arguments, strict=True)):
+        test = ""
+        if kind in ("u64", "ptr") or is_handle(kind):
+            test = f"if type({name}) is not int or not 0 <= {name} <= {_M64}: "
+        elif kind == "i32":
+            test = f"if type({name}) is not int or not -2147483648 <= {name} <= 2147483647: "
+        elif index >= len(names) - optional:
+            test = f"if {name} is not MISSING: "
+        lines.append(f"{test}{name} = convert{index}({name})")
+    return lines
+
+
+def _missing(label: str, row: tuple[Any, ...]) -> Callable[..., Any]:
+    """The body of a function that is declared but not there yet."""
+    module = row[4]
+    code = codes.API_NOT_SUPPORT
+    if module:
+        code = 0xA0000000 | _HIMPI_MODULES[module] << 16 | 0x8000 | _HIMPI_NOT_SUPPORT
+
+    def body(*_args: Any) -> Any:
+        raise NpuError(
+            code,
+            f"{label} is declared but not implemented in this version of softnpu (manual section: {row[2]})",
+            "see docs/support for what is implemented",
+        )
+
+    return body
+
+
+def arguments_of(text: str) -> list[tuple[str, str]]:
+    """`"size: u64, policy: i32"` as pairs."""
+    pairs = [part.split(":") for part in text.split(",") if part.strip()]
+    return [(name.strip(), kind.strip()) for name, kind in pairs]
+
+
+def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The public function of a row."""
+    label = f"{module}.{name}"
+    arguments = arguments_of(row[0])
+    shape = Shape(row[1])
+    space: dict[str, Any] = {
+        "bus": bus, "inside": _inside, "traced": _traced, "label": label, "Raise": Raise, "NpuError": NpuError,
+        "report": report, "shape": shape, "internal": _internal, "complaint": f"{label} args parse failed",
+        "MISSING": None, "body": body or _missing(label, row),
+    }  # fmt: skip
+    resolve = []
+    for index, (_, kind) in enumerate(arguments):
+        space[f"convert{index}"] = converter(kind, index)
+        if is_handle(kind) and body is not None and not getattr(body, "raw_handles", False):
+            space[f"resolve{index}"] = resolver(kind)
+            resolve.append(f"        a{index} = resolve{index}(a{index})\n")
+    call = f"body({', '.join(f'a{i}' for i in range(len(arguments)))})"
+    if shape.text == "none":
+        result = "None"
+    elif not shape.failures:
+        result = "0"
+    else:
+        call = "value = " + call
+        result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
+    take = "".join(f"        {line}\n" for line in _take_lines(arguments, row[3])).rstrip("\n")
+    source = _TEMPLATE.format(name=name, take=take, resolve="".join(resolve), call=call, result=result)
+    exec(compile(source, f"<softnpu boundary {label}>", "exec"), space)
+    function: Callable[..., Any] = space[name]
+    function.__module__ = module
+    function.__doc__ = (
+        f"{name}({', '.join(n for n, _ in arguments)}) -> {row[1]}\n\n{row[5]}\nManual section: {row[2]}."
+    )
+    return function
+
+
+def raw(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a body that looks up its handles itself."""
+    function.raw_handles = True  # type: ignore[attr-defined]
+    return function
+
+
+def rows_of(module: str) -> dict[str, tuple[Any, ...]]:
+    """The rows of a face module: name → (args, returns, section, optional, mod, doc)."""
+    table = importlib.import_module(f"softnpu.spec.tables.api_{module.rpartition('.')[2]}")
+    rows: dict[str, tuple[Any, ...]] = table.ROWS
+    return rows
+
+
+def body_of(module: str, name: str) -> Callable[..., Any] | None:
+    """The body of a function, or None while it has none."""
+    for part in BODIES.get(module, ()):
+        found = getattr(importlib.import_module(f"acl._bodies.{part}"), name, None)
+        if found is not None and getattr(found, "__module__", "") == f"acl._bodies.{part}":
+            return found  # type: ignore[no-any-return]
+    return None
+
+
+def attribute(module: str, name: str) -> Any:
+    """A function of a face module, built now and kept in the module for the next time."""
+    row = rows_of(module).get(name)
+    if row is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    function = build(module, name, row, body_of(module, name))
+    vars(sys.modules[module])[name] = function
+    return function
+
+
+def listing(module: str) -> list[str]:
+    """What `dir()` of a face module shows: its functions, and the submodules of `acl`."""
+    submodules = FACES if module == "acl" else ()
+    return sorted({*rows_of(module), *submodules, *(key for key in vars(sys.modules[module]) if key.startswith("__"))})

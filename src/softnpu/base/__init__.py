@@ -1,0 +1,1 @@
+"""Words that all floors share: errors, handles, configuration, log, trace bus. Standard library only."""

@@ -1,0 +1,226 @@
+"""The one door to environment variables. `VARIABLES` is the page `docs/environment.md`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from softnpu.base.errors import NpuError, codes
+
+MAX_DEVICES = 16
+DEFAULT_SOC = "Ascend910B3"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable: a row of the documentation page."""
+
+    name: str
+    default: str
+    meaning: str
+    group: str
+
+
+VARIABLES = (
+    Variable(
+        "SOFTNPU_DEVICES",
+        "2",
+        "Simulated devices: a count from 1 to 16, or a list of kinds such as `host:4` or `host,host`.",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_SOC",
+        DEFAULT_SOC,
+        "Chip that the devices report and whose limits apply; a file name of `spec/soc/`.",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_MEMORY", "the chip's", "Memory of each device, as bytes or with a unit: `8G`, `512M`.", "softnpu"
+    ),
+    Variable(
+        "SOFTNPU_OVERCOMMIT",
+        "0",
+        "`1` lets live allocations exceed the machine's own memory (they are limited to it otherwise).",
+        "softnpu",
+    ),
+    Variable("SOFTNPU_RUN_MODE", "host", "Answer of `acl.rt.get_run_mode`: `host` or `device`.", "softnpu"),
+    Variable(
+        "SOFTNPU_CHECK",
+        "",
+        "Comma list: `leaks` (report at finalize), `trace` (remember where memory was allocated), `strict` (both, and the manual's alignment, direction and size rules become errors).",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_RUNTIME_DIR",
+        "`$XDG_RUNTIME_DIR/softnpu`, else a per-user folder in the temporary directory",
+        "Where processes publish what `npu-smi` shows, and where shared memory keys live.",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_FACE", "", "`softnpu` makes `import acl` use softnpu although a real CANN is installed.", "softnpu"
+    ),
+    Variable(
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "all",
+        "Comma list of physical device ids; the program sees them as 0, 1, … in this order. Ids from the first invalid entry on are ignored.",
+        "CANN",
+    ),
+    Variable("ASCEND_GLOBAL_LOG_LEVEL", "3", "0 debug, 1 info, 2 warning, 3 error, 4 none.", "log"),
+    Variable("ASCEND_MODULE_LOG_LEVEL", "", "Level per module, `MODULE=level:MODULE=level`, e.g. `ASCENDCL=1`.", "log"),
+    Variable("ASCEND_GLOBAL_EVENT_ENABLE", "1", "`0` leaves EVENT lines out.", "log"),
+    Variable(
+        "ASCEND_SLOG_PRINT_TO_STDOUT",
+        "0",
+        "`1` prints log lines instead of writing files. Also `ASCEND_LOG_PRINT_TO_STDOUT` (newer) and `SLOG_PRINT_TO_STDOUT` (oldest).",
+        "log",
+    ),
+    Variable(
+        "ASCEND_PROCESS_LOG_PATH", "", "Log directory; before `ASCEND_WORK_PATH/log`, before `~/ascend/log`.", "log"
+    ),
+    Variable("ASCEND_WORK_PATH", "", "Root of files that a program leaves behind (logs under `log/`).", "log"),
+    Variable(
+        "ASCEND_HOST_LOG_FILE_NUM", "10", "Log files kept per directory, 1 to 1000; each is at most 20 MB.", "log"
+    ),
+    Variable("ASCEND_LOG_SYNC_SAVE", "0", "`1` flushes every line to the disk before the call returns.", "log"),
+)
+
+
+def _env(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _bad(name: str, value: str, expected: str) -> NpuError:
+    return NpuError(
+        codes.INVALID_PARAM,
+        f"environment variable {name}={value!r} is not usable: {expected} is expected",
+        f"export {name} with such a value, or unset it",
+    )
+
+
+def device_kinds() -> tuple[str, ...]:
+    """The kinds of the devices of this machine, in order of physical id."""
+    value = _env("SOFTNPU_DEVICES") or "2"
+    expected = f"a count from 1 to {MAX_DEVICES} or a list such as host:4"
+    if value.isdigit():
+        kinds = ["host"] * min(int(value), MAX_DEVICES + 1)
+    else:
+        kinds = []
+        for part in value.split(","):
+            kind, _, count = part.strip().partition(":")
+            if kind not in ("host", "cuda") or not (count or "1").isdigit():
+                raise _bad("SOFTNPU_DEVICES", value, expected)
+            kinds += [kind] * min(int(count or "1"), MAX_DEVICES + 1)
+    if not 1 <= len(kinds) <= MAX_DEVICES:
+        raise _bad("SOFTNPU_DEVICES", value, expected)
+    return tuple(kinds)
+
+
+def visible_devices(count: int) -> tuple[int, ...]:
+    """Physical ids in the order in which the program sees them (`ASCEND_RT_VISIBLE_DEVICES`)."""
+    value = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
+    if value is None:
+        return tuple(range(count))
+    seen: list[int] = []
+    for part in value.split(","):
+        text = part.strip()
+        if not (text.isascii() and text.isdigit()) or int(text) >= count or int(text) in seen:
+            break
+        seen.append(int(text))
+    return tuple(seen)
+
+
+def byte_size(name: str) -> int | None:
+    """A size variable such as `8G`, or None when it is not set."""
+    value = _env(name)
+    if not value:
+        return None
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    text = value.upper().removesuffix("IB").removesuffix("B")
+    digits = text.rstrip("KMGT")
+    if not digits.isdigit() or text[len(digits) :] not in units or int(digits) == 0:
+        raise _bad(name, value, "a positive size such as 8G or 512M")
+    return int(digits) * units[text[len(digits) :]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the runtime takes from the environment; read once when a process object is made."""
+
+    kinds: tuple[str, ...] = field(default_factory=device_kinds)
+    soc: str = field(default_factory=lambda: _env("SOFTNPU_SOC") or DEFAULT_SOC)
+    memory: int | None = field(default_factory=lambda: byte_size("SOFTNPU_MEMORY"))
+    overcommit: bool = field(default_factory=lambda: _env("SOFTNPU_OVERCOMMIT") == "1")
+    run_mode: int = field(default_factory=lambda: _run_mode())
+    checks: frozenset[str] = field(default_factory=lambda: _checks())
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """Physical ids that the program may use, in its order."""
+        return visible_devices(len(self.kinds))
+
+
+def _run_mode() -> int:
+    value = _env("SOFTNPU_RUN_MODE") or "host"
+    if value not in ("host", "device"):
+        raise _bad("SOFTNPU_RUN_MODE", value, "host or device")
+    return 1 if value == "host" else 0
+
+
+def _checks() -> frozenset[str]:
+    value = _env("SOFTNPU_CHECK")
+    parts = {part.strip() for part in value.split(",") if part.strip()}
+    if not parts <= {"leaks", "trace", "strict"}:
+        raise _bad("SOFTNPU_CHECK", value, "a comma list of leaks, trace, strict")
+    return frozenset(parts | {"leaks", "trace"} if "strict" in parts else parts)
+
+
+def runtime_dir() -> Path:
+    """The per-user directory in which processes publish what others may see."""
+    explicit = _env("SOFTNPU_RUNTIME_DIR")
+    if explicit:
+        return Path(explicit)
+    session = _env("XDG_RUNTIME_DIR")
+    if session and os.access(session, os.W_OK):
+        return Path(session) / "softnpu"
+    return Path(_env("TMPDIR") or "/tmp") / f"softnpu-{os.getuid()}"
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """Log variables; bad numbers fall back to the default, since the log cannot complain about itself."""
+
+    level: int = field(default_factory=lambda: _number("ASCEND_GLOBAL_LOG_LEVEL", 3, 0, 4))
+    modules: dict[str, int] = field(default_factory=lambda: _module_levels())
+    events: bool = field(default_factory=lambda: _env("ASCEND_GLOBAL_EVENT_ENABLE") != "0")
+    to_stdout: bool = field(default_factory=lambda: _to_stdout())
+    directory: Path = field(default_factory=lambda: _log_directory())
+    files: int = field(default_factory=lambda: _number("ASCEND_HOST_LOG_FILE_NUM", 10, 1, 1000))
+    sync: bool = field(default_factory=lambda: _env("ASCEND_LOG_SYNC_SAVE") == "1")
+
+
+def _number(name: str, default: int, low: int, high: int) -> int:
+    value = _env(name)
+    return int(value) if value.isascii() and value.isdigit() and low <= int(value) <= high else default
+
+
+def _module_levels() -> dict[str, int]:
+    levels = {}
+    for part in _env("ASCEND_MODULE_LOG_LEVEL").split(":"):
+        module, _, level = part.partition("=")
+        if module.strip() and level.strip() in ("0", "1", "2", "3", "4"):
+            levels[module.strip().upper()] = int(level)
+    return levels
+
+
+def _to_stdout() -> bool:
+    names = ("ASCEND_LOG_PRINT_TO_STDOUT", "ASCEND_SLOG_PRINT_TO_STDOUT", "SLOG_PRINT_TO_STDOUT")
+    return next((_env(name) == "1" for name in names if _env(name)), False)
+
+
+def _log_directory() -> Path:
+    if path := _env("ASCEND_PROCESS_LOG_PATH"):
+        return Path(path)
+    if path := _env("ASCEND_WORK_PATH"):
+        return Path(path) / "log"
+    return Path(os.path.expanduser("~")) / "ascend" / "log"

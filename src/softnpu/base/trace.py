@@ -1,0 +1,49 @@
+"""The trace bus: what happens below is published here, and `observe/`, the demo and tests may listen.
+
+Publishers guard every publish with `if bus.listeners:`, so nothing is built or called when nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Something that took time: a task on a stream, an API call, a wait. Times are `time.monotonic_ns`."""
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    device: int
+    stream: int
+    thread: int
+    detail: dict[str, object]
+
+
+Listener = Callable[[Span], None]
+
+
+class Bus:
+    """Listeners are kept in a tuple that is replaced as a whole, so that publishing needs no lock."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[Listener, ...] = ()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Start calling `listener` with every span; returns the function that ends it."""
+        self.listeners += (listener,)
+
+        def unsubscribe() -> None:
+            self.listeners = tuple(one for one in self.listeners if one is not listener)
+
+        return unsubscribe
+
+    def publish(self, span: Span) -> None:
+        """Hand a span to all listeners."""
+        for listener in self.listeners:
+            listener(span)
+
+
+bus = Bus()

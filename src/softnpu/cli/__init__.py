@@ -1,0 +1,1 @@
+"""One file per command: parses argv, calls the core, sets the exit code."""

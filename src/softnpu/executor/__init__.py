@@ -1,0 +1,1 @@
+"""From an .om to results. So far: datasets, which need no model."""

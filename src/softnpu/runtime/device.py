@@ -1,0 +1,264 @@
+"""Devices: what the machine has (`inventory`) and what this process does with them (`Device`)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from softnpu.base import config
+from softnpu.base.config import Settings
+from softnpu.base.errors import NpuError, codes
+from softnpu.runtime.arena import Arena
+from softnpu.runtime.backends.base import Backend
+from softnpu.runtime.backends.host import HostBackend
+from softnpu.runtime.board import Board, read_all
+from softnpu.spec.tables.chips import CHIPS
+
+if TYPE_CHECKING:
+    from softnpu.runtime.context import Context
+    from softnpu.runtime.process import Process
+    from softnpu.runtime.stream import Stream
+
+
+@dataclass(frozen=True)
+class Soc:
+    """A chip row of `spec/soc/`."""
+
+    name: str
+    family: str
+    short_name: str
+    ai_cores: int
+    cube_cores: int
+    vector_cores: int
+    ai_cpus: int
+    memory_bytes: int
+    memory_kind: str
+    l2_bytes: int
+    max_streams: int
+    max_events: int
+    max_notifies: int
+    chips_per_card: int
+    stream_priorities: int
+    bf16: bool
+    inf_nan: bool
+    vector_core_split: bool
+    fv: bool
+    task_abort: bool
+    ts_devices: int
+    aicore_mhz: int
+    power_idle_w: float
+    temp_idle_c: int
+    generation: str
+
+
+def soc(name: str) -> Soc:
+    """The chip row of this name."""
+    row = CHIPS.get(name)
+    if row is None:
+        known = ", ".join(sorted(CHIPS))
+        raise NpuError(codes.RT_SOC_VERSION, f"chip {name!r} is not known", f"set SOFTNPU_SOC to one of: {known}")
+    return Soc(**{field.name: row[field.name] for field in fields(Soc)})
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device of this machine, in use or not."""
+
+    index: int
+    kind: str
+    soc: Soc
+    memory_bytes: int
+
+
+def inventory(settings: Settings | None = None) -> list[DeviceInfo]:
+    """All devices of the machine by physical id, as the environment describes them."""
+    settings = settings or Settings()
+    chip = soc(settings.soc)
+    return [DeviceInfo(i, kind, chip, settings.memory or chip.memory_bytes) for i, kind in enumerate(settings.kinds)]
+
+
+def used_by_others(physical: int) -> int:
+    """Bytes that other live processes use on a device."""
+    processes = read_all(config.runtime_dir())
+    return sum(use.used for one in processes if one.pid != os.getpid() for use in one.devices if use.device == physical)
+
+
+def make_backend(kind: str) -> Backend:
+    """The backend of a device kind."""
+    if kind == "host":
+        return HostBackend()
+    raise NpuError(
+        codes.RT_FEATURE_NOT_SUPPORT,
+        f"devices of kind {kind!r} are not available in this version",
+        "set SOFTNPU_DEVICES to host devices, e.g. SOFTNPU_DEVICES=2",
+    )
+
+
+class Device:
+    """A device as this process uses it. `index` is the id the program sees, `info.index` the physical one."""
+
+    def __init__(self, process: Process, index: int, info: DeviceInfo) -> None:
+        self.process = process
+        self.index = index
+        self.info = info
+        self.soc = info.soc
+        self.backend = make_backend(info.kind)
+        self.arena = Arena(process.atlas, self.backend, f"device {index}")
+        self.lock = threading.RLock()
+        self.used = 0
+        self.allocations = 0
+        self.references = 0
+        self.opened = False
+        self.primary: Context | None = None
+        self.contexts: set[Context] = set()
+        self.stream_ids: set[int] = set()
+        self.events = 0
+        self.notifies = 0
+        self.peers: set[int] = set()
+        self.saturation = 1 if info.soc.inf_nan else 0
+        self.limits: dict[int, int] = {}
+        self.overflow = False
+        self._sample = (time.monotonic_ns(), 0)
+
+    def board_slot(self) -> tuple[Board, int]:
+        """Where this device's figures are published."""
+        return self.process.board, self.index
+
+    def account(self, change: int) -> None:
+        """Count bytes; the caller holds the arena's lock."""
+        self.used += change
+        self.process.board.set_memory(self.index, self.used)
+
+    def take_stream_id(self) -> int:
+        """The smallest free stream number; raises when the chip has no more."""
+        with self.lock:
+            if len(self.stream_ids) >= self.soc.max_streams:
+                raise NpuError(
+                    codes.RT_NO_STREAM_RESOURCE,
+                    f"device {self.index} has {self.soc.max_streams} streams in use, the most that {self.soc.name} allows",
+                    "destroy streams that are no longer needed",
+                )
+            number = len(self.stream_ids)
+            while number in self.stream_ids:
+                number -= 1
+            self.stream_ids.add(number)
+            self.publish()
+            return number
+
+    def drop_stream_id(self, number: int) -> None:
+        """Give a stream number back."""
+        with self.lock:
+            self.stream_ids.discard(number)
+            self.publish()
+
+    def count(self, what: str, change: int, limit: int, code: int) -> None:
+        """Count events or notifies against the chip's limit."""
+        with self.lock:
+            value = getattr(self, what) + change
+            if change > 0 and value > limit:
+                raise NpuError(
+                    code,
+                    f"device {self.index} has {limit} {what} in use, the most that {self.soc.name} allows",
+                    f"destroy {what} that are no longer needed",
+                )
+            setattr(self, what, value)
+
+    def publish(self) -> None:
+        """Bring the board up to date."""
+        board = self.process.board
+        board.set_open(self.index, bool(self.references or self.contexts))
+        board.set_counts(self.index, contexts=len(self.contexts), streams=len(self.stream_ids))
+
+    def core_limit(self, kind: int) -> int:
+        """Cube (0) or vector (1) cores that may be used."""
+        whole = {0: self.soc.cube_cores or self.soc.ai_cores, 1: self.soc.vector_cores}
+        if kind not in whole:
+            raise NpuError(
+                codes.INVALID_PARAM, f"resource type {kind} is not known", "pass 0 for cube cores or 1 for vector cores"
+            )
+        return self.limits.get(kind, whole[kind])
+
+    def check_cores(self, kind: int, value: int) -> int:
+        """A core limit that the chip can keep."""
+        most = {0: self.soc.cube_cores or self.soc.ai_cores, 1: self.soc.vector_cores}.get(kind, 0)
+        self.core_limit(kind)
+        if not 1 <= value <= most:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"a limit of {value} cores is not possible, {self.soc.name} has {most}",
+                f"use 1 to {most}",
+            )
+        return value
+
+    def need(self, feature: str, words: str) -> None:
+        """Raise unless the chip has a feature."""
+        if not getattr(self.soc, feature):
+            raise NpuError(
+                codes.RT_FEATURE_NOT_SUPPORT,
+                f"{self.soc.name} does not support {words}",
+                "set SOFTNPU_SOC to a chip that does, e.g. Ascend910B3",
+            )
+
+    def streams(self) -> list[Stream]:
+        """All streams of all contexts of this process on the device."""
+        return [stream for context in tuple(self.contexts) for stream in tuple(context.streams)]
+
+    def synchronize(self, timeout: float | None) -> None:
+        """Wait for all streams; raises the first error among them."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        streams = self.streams()
+        for stream in streams:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if stream.queue.runs_here():
+                raise NpuError(
+                    codes.RT_PARAM_INVALID,
+                    "the device is synchronised from inside a task, which would never end",
+                    "synchronise from the thread that submits the work",
+                )
+            if not stream.queue.synchronize(left):
+                raise NpuError(
+                    codes.RT_STREAM_SYNC_TIMEOUT,
+                    f"stream {stream.id} of device {self.index} was not done after {timeout} s",
+                    "wait longer, or see what the stream waits for",
+                )
+        for stream in streams:
+            stream.take_error()
+
+    def abort(self, timeout: float | None) -> None:
+        """Drop all tasks that have not begun and wait for those that have."""
+        for stream in self.streams():
+            stream.abort()
+        for stream in self.streams():
+            if not stream.queue.synchronize(timeout):
+                raise NpuError(codes.RT_WAIT_TIMEOUT, f"stream {stream.id} still runs a task", "wait longer")
+
+    def utilization(self) -> int:
+        """Busy percentage since this was last asked, over at most the last second."""
+        now = time.monotonic_ns()
+        busy = self.process.board.busy_ns(self.index)
+        before, self._sample = self._sample, (now, busy)
+        return min(100, max(0, round(100 * (busy - before[1]) / max(1, now - before[0]))))
+
+    def free_bytes(self) -> int:
+        """Bytes that are left, counting what other processes use."""
+        others = used_by_others(self.info.index)
+        return max(0, self.info.memory_bytes - self.used - others)
+
+    def attributes(self) -> dict[int, int]:
+        """Values of `acl.rt.get_device_info` by attribute number."""
+        chip = self.soc
+        return {
+            1: chip.ai_cpus,
+            101: chip.ai_cores,
+            102: chip.cube_cores or chip.ai_cores,
+            201: chip.vector_cores,
+            301: self.info.memory_bytes,
+            302: chip.l2_bytes,
+            401: 0,
+            402: self.info.index,
+            408: 0,
+            501: 0,
+        }

@@ -1,0 +1,495 @@
+"""Memory: allocation rules of the manual, and the check that every pointer entering the API goes through.
+
+This is the door from addresses to bytes: nothing above `runtime/` looks at memory except through it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Any
+
+from softnpu.base import callsite
+from softnpu.base.dtypes import numpy_name
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.handles import kind_of, words
+from softnpu.base.log import WARNING, log
+from softnpu.runtime.arena import CHUNK_SHIFT, Allocation, Arena, Atlas
+from softnpu.runtime.backends.base import Backend
+from softnpu.runtime.foreign import Pins, usable_prefix
+
+if TYPE_CHECKING:
+    from softnpu.base.config import Settings
+    from softnpu.runtime.device import Device
+
+POLICIES = range(8)
+_POLICY_FLAGS = 0x100 | 0x1000 | 0x100000
+_FILL_LIMIT = 64 << 20
+_DIRTY = 0xCD
+_SMALL = 1 << 20
+DEVICE_KINDS = frozenset({"device", "media", "virtual", "imported"})
+HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT_KIND, HOST_TO_BUFFER = range(6)
+_DIRECTIONS = {
+    HOST_TO_HOST: (0, 0),
+    HOST_TO_DEVICE: (0, 1),
+    DEVICE_TO_HOST: (1, 0),
+    DEVICE_TO_DEVICE: (1, 1),
+    HOST_TO_BUFFER: (0, 1),
+}
+
+
+def align_up(size: int, step: int) -> int:
+    """Round up to a multiple of `step`."""
+    return (size + step - 1) // step * step
+
+
+def human(size: int) -> str:
+    """A size for people: `1.5 GiB`."""
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{size} bytes" if unit == "bytes" else f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{size} bytes"
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process may hope for: the machine's, or its container's."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path, encoding="ascii") as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+class ShortRead(Exception):
+    """Only the first `usable` bytes of a foreign source can be read."""
+
+    def __init__(self, usable: int) -> None:
+        super().__init__(usable)
+        self.usable = usable
+
+
+class Memory:
+    """All memory of the process: device arenas, the host arena, foreign ranges."""
+
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.strict = "strict" in settings.checks
+        self.trace = "trace" in settings.checks
+        self.backend = backend
+        self.atlas = Atlas()
+        self.host = Arena(self.atlas, backend, "the host")
+        self.pins = Pins()
+        self.host_used = 0
+        self.limit = (1 << 62) if settings.overcommit else machine_memory()
+        self.devices: list[Device] = []
+        self.registered: dict[int, int] = {}
+
+    # ---- allocation -------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self, device: Device, size: int, policy: int, kind: str = "device", extra: int = 32, align: int = 64
+    ) -> int:
+        """Device memory by the manual's rule: the size rounded up to 32, `extra` bytes more, an aligned start."""
+        if size == 0:
+            raise NpuError(codes.INVALID_PARAM, "size is 0", "ask for at least one byte")
+        if policy & ~_POLICY_FLAGS not in POLICIES:
+            raise NpuError(
+                codes.RT_INVALID_MALLOC_TYPE,
+                f"allocation policy {policy} is not known",
+                "use a value of aclrtMemMallocPolicy, e.g. 0 (ACL_MEM_MALLOC_HUGE_FIRST)",
+            )
+        padded = (size + 31 & -32) + extra
+        allocation = Allocation(size, kind, device, callsite.where() if self.trace else None)
+        arena = device.arena
+        with arena.lock:
+            if device.used + padded > device.info.memory_bytes:
+                raise self._full(device, size)
+            self._check_machine(padded)
+            try:
+                arena.allocate(allocation, padded, align)
+            except MemoryError as error:
+                raise NpuError(
+                    codes.RT_MEMORY_ALLOCATION,
+                    f"{human(size)} could not be had from the machine: {error}",
+                    "free memory, or ask for less",
+                ) from error
+            device.allocations += 1
+            device.account(padded)
+        if self.strict and padded <= _FILL_LIMIT:
+            self.backend.fill(allocation.address, _DIRTY, padded)
+        return allocation.address
+
+    def _check_machine(self, padded: int) -> None:
+        if padded < _SMALL:  # summing up costs more than a small allocation is worth
+            return
+        used = self.host_used + sum(device.used for device in self.devices)
+        if used + padded > self.limit:
+            raise NpuError(
+                codes.RT_MEMORY_ALLOCATION,
+                f"{human(padded)} more would exceed this machine's own memory of {human(self.limit)} ({human(used)} are allocated)",
+                "free memory or use a larger machine; SOFTNPU_OVERCOMMIT=1 takes the check away",
+            )
+
+    def _full(self, device: Device, size: int) -> NpuError:
+        free = device.info.memory_bytes - device.used
+        return NpuError(
+            codes.RT_MEMORY_ALLOCATION,
+            f"{human(size)} were asked for, device {device.index} ({device.soc.name}) has {human(free)} of {human(device.info.memory_bytes)} left ({device.allocations} live allocations)",
+            "free memory that is no longer needed; SOFTNPU_CHECK=leaks shows at finalize what was never freed",
+        )
+
+    def allocate_host(self, size: int) -> int:
+        """Host memory, 64-byte aligned."""
+        if size == 0:
+            raise NpuError(codes.INVALID_PARAM, "size is 0", "ask for at least one byte")
+        padded = size + 63 & -64
+        allocation = Allocation(size, "host", None, callsite.where() if self.trace else None)
+        with self.host.lock:
+            self._check_machine(padded)
+            try:
+                self.host.allocate(allocation, padded, 64)
+            except MemoryError as error:
+                raise NpuError(
+                    codes.RT_MEMORY_ALLOCATION,
+                    f"{human(size)} of host memory could not be had: {error}",
+                    "free memory, or ask for less",
+                ) from error
+            self.host_used += padded
+        return allocation.address
+
+    def free(self, address: int, kinds: tuple[str, ...], wanted: str) -> None:
+        """Free an allocation of one of these kinds by its start address."""
+        if address == 0:
+            raise NpuError(
+                codes.INVALID_PARAM, "the pointer is null (0)", "pass the pointer that the allocation returned"
+            )
+        allocation = self.atlas.find(address)
+        if allocation is None or not allocation.live or address >= allocation.end:
+            raise self.lost(address)
+        if allocation.kind not in kinds:
+            right = _FREED_BY.get(allocation.kind, "another call")
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} is {allocation.kind} memory, {wanted} memory is freed here ({allocation.describe()})",
+                f"free it with {right}",
+            )
+        if address != allocation.address:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} lies {address - allocation.address} bytes inside {allocation.describe()}",
+                "free the pointer that the allocation returned, not one with an offset",
+            )
+        self._release(allocation)
+
+    def _release(self, allocation: Allocation) -> None:
+        device: Device | None = allocation.device
+        arena = self.host if device is None else device.arena
+        padded = allocation.end - allocation.address
+        with arena.lock:
+            if not allocation.live:
+                raise self.lost(allocation.address)
+            arena.release(allocation)
+            if device is None:
+                self.host_used -= padded
+            else:
+                device.allocations -= 1
+                device.account(-padded)
+
+    def live_allocations(self) -> list[Allocation]:
+        """All live allocations, by walking the address book."""
+        found = {}
+        for chunk in list(self.atlas.chunks.values()):
+            slots = getattr(chunk, "slots", None)
+            for allocation in list(slots) if slots is not None else (chunk.at(0),):
+                if allocation is not None and allocation.live:
+                    found[allocation.address] = allocation
+        return [found[address] for address in sorted(found)]
+
+    def release_all(self, device: Device | None, note: str) -> int:
+        """Free everything of a device (or, with None, of the host side); returns how many allocations there were."""
+        count = 0
+        for allocation in self.live_allocations():
+            if allocation.device is device:
+                allocation.note = note
+                self._release(allocation)
+                count += 1
+        return count
+
+    # ---- the check --------------------------------------------------------------------------------------------------
+
+    def reach(self, address: int, size: int, write: bool) -> Allocation | None:
+        """Check that `size` bytes at `address` may be touched; the allocation, or None for memory we did not make."""
+        chunk = self.atlas.chunks.get(address >> CHUNK_SHIFT)
+        if chunk is None:
+            self._reach_foreign(address, size, write)
+            return None
+        allocation = chunk.at(address)
+        if allocation is None or not allocation.live or address >= allocation.end:
+            raise self.lost(address)
+        if address + size > (allocation.address + allocation.size if self.strict else allocation.end):
+            raise self._outside(address, size, allocation)
+        if allocation.note:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} lies in {allocation.describe()}: {allocation.note}",
+                "map physical memory there first (acl.rt.map_mem)",
+            )
+        return allocation
+
+    def _reach_foreign(self, address: int, size: int, write: bool) -> None:
+        if self.pins.covers(address, size):
+            return
+        if kind_of(address) is not None or self.atlas.segment_of(address) is not None:
+            raise self.lost(address)
+        usable = usable_prefix(address, size, write)
+        if usable >= size:
+            return
+        if usable == 0 or write or self.strict:
+            raise self.lost(address, size, write)
+        raise ShortRead(usable)
+
+    def _outside(self, address: int, size: int, allocation: Allocation) -> NpuError:
+        offset = address - allocation.address
+        place = f"at offset {offset} " if offset else ""
+        return NpuError(
+            codes.RT_PARAM_INVALID,
+            f"{size} bytes {place}reach {address + size - allocation.address - allocation.size} bytes past the end of {allocation.describe()}",
+            "copy less, or allocate more",
+        )
+
+    def lost(self, address: int, size: int = 0, write: bool = False) -> NpuError:
+        """The error for an address under which nothing lives."""
+        if address == 0:
+            return NpuError(
+                codes.INVALID_PARAM, "the pointer is null (0)", "check the ret of the call that should have made it"
+            )
+        claimed = kind_of(address)
+        if claimed is not None:
+            return NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} is a {words(claimed)} handle and no address",
+                "check the order of the arguments",
+            )
+        allocation = self.atlas.find(address)
+        if allocation is not None and not allocation.live:
+            freed = allocation.note or "freed already"
+            return NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} points into memory that was {freed}: {allocation.describe()}",
+                "do not use or free a pointer after its free call; set the variable to None there",
+            )
+        owner = self.atlas.segment_of(address)
+        if owner is not None:
+            return NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} lies in the address space of {owner}, but nothing is allocated there",
+                "check the offset that was added to the pointer",
+            )
+        verb = "written" if write else "read"
+        extent = f" for {size} bytes" if size else ""
+        return NpuError(
+            codes.RT_PARAM_INVALID,
+            f"{address:#x} is no memory of this process that can be {verb}{extent}",
+            "pass a pointer from acl.rt.malloc, malloc_host or acl.util.*_to_ptr whose object is still alive",
+        )
+
+    # ---- copies -----------------------------------------------------------------------------------------------------
+
+    def check_copy(self, dst: int, dst_max: int, src: int, count: int, kind: int, kinds: range = range(6)) -> None:
+        """The checks of the manual that need no look at the memory."""
+        if dst == 0 or src == 0:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the {'destination' if dst == 0 else 'source'} pointer is null (0)",
+                "check the ret of the allocation",
+            )
+        if kind not in kinds:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"copy kind {kind} is not known here",
+                f"use a value of aclrtMemcpyKind from {kinds.start} to {kinds.stop - 1}",
+            )
+        if count > dst_max:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{count} bytes are to be copied into a destination of {dst_max} bytes",
+                "copy at most dest_max bytes",
+            )
+
+    def copy(self, dst: int, src: int, count: int, kind: int) -> None:
+        """Check both ends and copy."""
+        try:
+            source = self.reach(src, count, False)
+        except ShortRead as short:
+            log().write(
+                WARNING,
+                f"{count} bytes are read at {src:#x}, only {short.usable} exist there; the rest is left as it is",
+                "RUNTIME",
+                "memcpy",
+            )
+            source, count = None, short.usable
+        target = self.reach(dst, count, True)
+        if source is not None and target is not None and source.device is not target.device:
+            self._check_peers(source, target)
+        if kind != DEFAULT_KIND and self.strict:
+            self._check_direction(source, target, kind)
+        if dst != src:
+            self.backend.copy(dst, src, count)
+
+    def _check_peers(self, source: Allocation, target: Allocation) -> None:
+        a, b = source.device, target.device
+        if a is None or b is None or b.index in a.peers or a.index in b.peers:
+            return
+        raise NpuError(
+            codes.RT_PARAM_INVALID,
+            f"a copy from device {a.index} to device {b.index} needs peer access, which is off",
+            f"call acl.rt.device_enable_peer_access({b.index}, 0) with device {a.index} current, and the other way round",
+        )
+
+    def _check_direction(self, source: Allocation | None, target: Allocation | None, kind: int) -> None:
+        real = (_on_device(source), _on_device(target))
+        if _DIRECTIONS[kind] != real:
+            names = ("host", "device")
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"copy kind {kind} says {names[_DIRECTIONS[kind][0]]} to {names[_DIRECTIONS[kind][1]]}, the pointers are {names[real[0]]} to {names[real[1]]}",
+                "pass the kind that fits the pointers (strict mode; hardware tolerates it)",
+            )
+
+    def copy_2d(self, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
+        """Check both rectangles and copy row by row."""
+        target = self.reach(dst, dpitch * (height - 1) + width, True)
+        try:
+            source = self.reach(src, spitch * (height - 1) + width, False)
+        except ShortRead as short:
+            raise self.lost(src, spitch * (height - 1) + width) from short
+        if source is not None and target is not None and source.device is not target.device:
+            self._check_peers(source, target)
+        if kind != DEFAULT_KIND and self.strict:
+            self._check_direction(source, target, kind)
+        self.backend.copy_2d(dst, dpitch, src, spitch, width, height)
+
+    def fill(self, address: int, value: int, count: int) -> None:
+        """Check the range and set its bytes."""
+        self.reach(address, count, True)
+        self.backend.fill(address, value & 0xFF, count)
+
+    def read(self, address: int, size: int) -> bytes:
+        """A copy of bytes at an address."""
+        try:
+            self.reach(address, size, False)
+        except ShortRead as short:
+            raise self.lost(address, size) from short
+        return _bytes_at(address, size)
+
+    def store(self, address: int, data: bytes) -> None:
+        """Write bytes to an address."""
+        self.reach(address, len(data), True)
+        ctypes.memmove(address, data, len(data))
+
+    def array(self, address: int, size: int, data_type: int) -> Any:
+        """A writable NumPy view of memory, typed by an aclDataType (bfloat16 as its bits)."""
+        import numpy
+
+        self.reach(address, size, True)
+        dtype = numpy.dtype(numpy_name(data_type) or numpy.uint16)
+        return self.view(address, (size // dtype.itemsize,), dtype)
+
+    def view(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A NumPy array over memory that was checked before; it owns nothing and copies nothing."""
+        import numpy
+
+        return numpy.asarray(_Interface(address, shape, dtype.str))
+
+    def locate(self, address: int) -> tuple[int, int]:
+        """aclrtMemLocationType of a pointer and the id of its device (host 0, device 1, unknown 2)."""
+        if address == 0:
+            raise self.lost(address)
+        allocation = self.atlas.find(address)
+        if allocation is None:
+            return (0 if self._registration(address) is not None else 2), 0
+        if not allocation.live:
+            raise self.lost(address)
+        return (1, allocation.device.index) if allocation.device is not None else (0, 0)
+
+    # ---- host memory that the program registers ---------------------------------------------------------------------
+
+    def _registration(self, address: int) -> int | None:
+        return next((start for start, size in self.registered.items() if start <= address < start + size), None)
+
+    def register(self, address: int, size: int) -> int:
+        """Map host memory for the device; the device address is the same, since memory is shared here."""
+        if address == 0 or size == 0:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the range has address {address:#x} and size {size}",
+                "pass host memory with at least one byte",
+            )
+        if any(address < start + length and start < address + size for start, length in self.registered.items()):
+            raise NpuError(
+                codes.HOST_MEMORY_ALREADY_REGISTERED,
+                f"{address:#x} lies in a range that is registered already",
+                "call acl.rt.host_unregister first",
+            )
+        try:
+            self.reach(address, size, True)
+        except ShortRead as short:
+            raise self.lost(address, size) from short
+        self.registered[address] = size
+        return address
+
+    def registered_pointer(self, address: int) -> int:
+        """The device address of registered host memory."""
+        if self._registration(address) is None:
+            raise self._unregistered(address)
+        return address
+
+    def unregister(self, address: int) -> None:
+        """Undo `register`."""
+        if address == 0:
+            raise self.lost(address)
+        if self.registered.pop(address, None) is None:
+            raise self._unregistered(address)
+
+    def _unregistered(self, address: int) -> NpuError:
+        return NpuError(
+            codes.HOST_MEMORY_NOT_REGISTERED, f"{address:#x} is not registered", "call acl.rt.host_register first"
+        )
+
+    def both_on_host(self, dst: int, src: int) -> bool:
+        """Whether neither pointer is device memory."""
+        return not (_on_device(self.atlas.find(dst)) or _on_device(self.atlas.find(src)))
+
+
+class _Interface:
+    """An address as NumPy's array interface."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, shape: tuple[int, ...], typestr: str) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr, "version": 3}
+
+
+def _on_device(allocation: Allocation | None) -> int:
+    return int(allocation is not None and allocation.kind in DEVICE_KINDS)
+
+
+def _bytes_at(address: int, size: int) -> bytes:
+    if size < 1 << 31:
+        return ctypes.string_at(address, size)
+    return (ctypes.c_char * size).from_address(address).raw  # string_at takes a C int
+
+
+_FREED_BY = {
+    "device": "acl.rt.free",
+    "host": "acl.rt.free_host",
+    "media": "acl.media.dvpp_free or acl.himpi.dvpp_free",
+    "virtual": "acl.rt.unmap_mem and acl.rt.release_mem_address",
+    "imported": "acl.rt.ipc_mem_close",
+}

@@ -1,0 +1,400 @@
+"""The process object: owns all mutable state of the runtime. `acl.init` starts it, `acl.finalize` sweeps it."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from softnpu.base import config, log
+from softnpu.base.config import Settings
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.handles import HandleTable, words
+from softnpu.base.recent import recent
+from softnpu.runtime import sharing
+from softnpu.runtime.backends.host import HostBackend
+from softnpu.runtime.board import MAX_SLOTS, SIZE, Board
+from softnpu.runtime.context import Context
+from softnpu.runtime.device import Device, inventory
+from softnpu.runtime.event import Event, Notify
+from softnpu.runtime.init_config import InitConfig
+from softnpu.runtime.memory import Memory, human
+from softnpu.runtime.reports import ReportBook
+from softnpu.runtime.stream import ExceptionInfo, Stream
+
+# Descriptions and buffers are plain bookkeeping: destroying them after finalize is common in destructors and harmless.
+_SURVIVES_FINALIZE = frozenset({"tensor_desc", "data_buffer", "dataset"})
+
+
+class Process:
+    """State of the runtime in this operating-system process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.settings = Settings()
+        self.handles = HandleTable()
+        self.memory = Memory(self.settings, HostBackend())
+        self.atlas = self.memory.atlas
+        self.reports = ReportBook()
+        self.local = threading.local()
+        self.lock = threading.RLock()
+        self.references = 0
+        self.was_started = False
+        self.config = InitConfig()
+        self.exception_callback: Callable[[ExceptionInfo], None] | None = None
+        self.options: dict[int, int] = {}
+        self.wait_timeout: float | None = None
+        self.execute_timeout_us = 0
+        self.device_limits = {0: 1152, 1: 1024, 2: 32768, 3: 32768, 4: 2 << 20}
+        self.extra: dict[str, Any] = {}
+        self.board = _private_board()  # published from acl.init on
+        self._event_numbers = itertools.count()
+        self.devices: list[Device] = []
+        self._load_devices()
+
+    def _load_devices(self) -> None:
+        machine = inventory(self.settings)
+        self.devices = [Device(self, index, machine[physical]) for index, physical in enumerate(self.settings.visible)]
+        self.memory.devices = self.devices
+
+    # ---- life cycle -------------------------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether `acl.init` is in force."""
+        return self.references > 0
+
+    def start(self, config_path: str | None) -> None:
+        """`acl.init`: read the configuration and the environment; a second call only counts a reference."""
+        with self.lock:
+            if self.references:
+                self.references += 1
+                raise NpuError(
+                    codes.REPEAT_INITIALIZE,
+                    "acl.init was called already; the first configuration stays in force",
+                    "call acl.init once per process; going on is safe",
+                )
+            wanted = InitConfig.read(config_path)
+            if self.was_started and wanted != self.config:
+                raise NpuError(
+                    codes.INVALID_PARAM,
+                    "acl.init after acl.finalize was given another configuration",
+                    "use the configuration of the first acl.init",
+                )
+            log.reset()
+            self.settings = Settings()
+            self.memory.strict = "strict" in self.settings.checks
+            self.memory.trace = "trace" in self.settings.checks
+            self._load_devices()
+            self.board = Board.open(config.runtime_dir(), self.settings.visible)
+            self.config = wanted
+            recent.per_process = wanted.err_msg_per_process
+            self.references = 1
+            self.was_started = True
+            wanted.warn_about_missing()
+            if wanted.default_device is not None:
+                self._set_default_device(wanted.default_device)
+
+    def _set_default_device(self, index: int) -> None:
+        try:
+            self.device(index)
+        except NpuError as error:
+            self.references = 0
+            raise NpuError(
+                codes.FAILURE, f"the default device of the configuration cannot be set: {error.text}", error.remedy
+            ) from error
+
+    def stop(self) -> None:
+        """`acl.finalize`: report leaks if asked, then end streams, contexts and memory."""
+        with self.lock:
+            if not self.references:
+                raise NpuError(
+                    codes.REPEAT_FINALIZE,
+                    "acl.finalize without acl.init before it",
+                    "call acl.init first, and finalize once",
+                )
+            if "leaks" in self.settings.checks:
+                self._report_leaks()
+            self.references = 0
+        self._sweep()
+
+    def stop_reference(self) -> int:
+        """`acl.finalize_reference`: lower the count of `acl.init`; the real end comes with the last one."""
+        with self.lock:
+            if self.references > 1:
+                self.references -= 1
+                return self.references
+        self.stop()
+        return 0
+
+    def _report_leaks(self) -> None:
+        lines = [allocation.describe() for allocation in self.memory.live_allocations()]
+        kinds: dict[str, int] = {}
+        for _, kind, obj in self.handles.live():
+            if not (kind == "context" and obj.default):
+                kinds[kind] = kinds.get(kind, 0) + 1
+        lines += [
+            f"{count} {words(kind)} handle{'s' if count > 1 else ''} never destroyed"
+            for kind, count in sorted(kinds.items())
+        ]
+        if not lines:
+            return
+        total = sum(device.used for device in self.devices) + self.memory.host_used
+        head = f"softnpu: leaks at acl.finalize: {human(total)} in {len(self.memory.live_allocations())} allocations"
+        hint = (
+            ""
+            if "trace" in self.settings.checks
+            else "\n  (SOFTNPU_CHECK=leaks,trace names the lines that allocated them)"
+        )
+        shown = [f"  {line}" for line in lines[:50]] + ([f"  … and {len(lines) - 50} more"] if len(lines) > 50 else [])
+        text = "\n".join([head, *shown]) + hint
+        for line in [head, *lines]:
+            log.log().write(log.WARNING, line, "RUNTIME", "finalize")
+        os.write(2, (text + "\n").encode())
+
+    def _sweep(self) -> None:
+        sharing.close_all(self)
+        for device in self.devices:
+            for context in tuple(device.contexts):
+                self.end_context(context)
+            device.references = 0
+            device.opened = False
+            device.primary = None
+            self.memory.release_all(device, "released by acl.finalize")
+        self.memory.release_all(None, "released by acl.finalize")
+        for handle, kind, _ in self.handles.live():
+            if kind not in _SURVIVES_FINALIZE:
+                self.handles.discard(handle)
+        self.exception_callback = None
+        self.options.clear()
+        self.wait_timeout = None
+        self.extra.clear()
+        self.board.close()
+        self.board = _private_board()
+
+    def need_start(self) -> None:
+        """Raise unless `acl.init` is in force."""
+        if not self.references:
+            done = "acl.finalize was called" if self.was_started else "acl.init was not called"
+            raise NpuError(codes.UNINITIALIZE, done, "call acl.init first")
+
+    # ---- devices ----------------------------------------------------------------------------------------------------
+
+    def device(self, index: int) -> Device:
+        """The device that the program calls `index`."""
+        if 0 <= index < len(self.devices):
+            return self.devices[index]
+        count = len(self.devices)
+        valid = f"valid are 0 to {count - 1}" if count else "no device is visible"
+        raise NpuError(
+            codes.RT_INVALID_DEVICEID,
+            f"device id {index} does not exist, {valid}",
+            "see acl.rt.get_device_count and ASCEND_RT_VISIBLE_DEVICES; SOFTNPU_DEVICES=n simulates more devices",
+        )
+
+    def set_device(self, index: int) -> None:
+        """Count a reference on a device and make its default context current."""
+        self.need_start()
+        device = self.device(index)
+        with device.lock:
+            device.references += 1
+            device.opened = True
+            if device.primary is None or not device.primary.alive:
+                device.primary = self._new_context(device, default=True)
+            self.local.context = device.primary
+            device.publish()
+
+    def reset_device(self, index: int, force: bool) -> None:
+        """Take a reference back; with the last one the default context and, if nothing else uses it, the memory go."""
+        device = self.device(index)
+        with device.lock:
+            if not device.references and not device.opened:
+                self.need_start()
+                raise NpuError(
+                    codes.RT_INVALID_DEVICEID,
+                    f"device {index} is not in use, reset_device was called more often than set_device",
+                    "pair every set_device with one reset_device",
+                )
+            device.references = 0 if force else max(0, device.references - 1)
+            if device.references:
+                return
+            device.opened = False
+            if device.primary is not None:
+                self.end_context(device.primary)
+                device.primary = None
+            for context in tuple(device.contexts) if force else ():
+                self.end_context(context)
+            if not device.contexts:
+                self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
+                device.peers.clear()
+            device.publish()
+
+    # ---- contexts, streams, events ----------------------------------------------------------------------------------
+
+    def _new_context(self, device: Device, default: bool) -> Context:
+        context = Context(device, default)
+        context.handle = self.handles.add("context", context)
+        device.contexts.add(context)
+        return context
+
+    def create_context(self, index: int) -> Context:
+        """An explicit context, made current in the calling thread."""
+        self.need_start()
+        device = self.device(index)
+        with device.lock:
+            device.opened = True
+            context = self._new_context(device, default=False)
+            device.publish()
+        self.local.context = context
+        return context
+
+    def end_context(self, context: Context) -> None:
+        """End a context with its streams and events."""
+        context.alive = False
+        for stream in tuple(context.streams):
+            self.end_stream(stream, wait=False)
+        for event in tuple(context.events):
+            self.end_event(event)
+        for notify in tuple(context.notifies):
+            self.end_notify(notify)
+        self.handles.discard(context.handle)
+        context.device.contexts.discard(context)
+        context.device.publish()
+
+    def current(self) -> Context:
+        """The current context of the calling thread; raises the documented code when there is none."""
+        context: Context | None = getattr(self.local, "context", None)
+        if context is not None and context.alive:
+            return context
+        self.need_start()
+        if context is None and self.config.default_device is not None:
+            self.set_device(self.config.default_device)
+            return self.current()
+        why = "has no current context" if context is None else "has a current context that was destroyed"
+        raise NpuError(
+            codes.RT_CONTEXT_NULL,
+            f"thread {threading.get_ident()} {why}",
+            "call acl.rt.set_device or acl.rt.set_context in this thread first; new threads begin without one",
+        )
+
+    def stream(self, handle: int) -> Stream:
+        """The stream behind a handle, 0 being the default stream of the current context."""
+        context = self.current()
+        if handle == 0:
+            return context.default_stream
+        stream: Stream = self.handles.get("stream", handle)
+        if stream.context is not context:
+            raise NpuError(
+                codes.RT_STREAM_CONTEXT,
+                f"stream {handle:#x} belongs to context {stream.context.handle:#x}, current is {context.handle:#x}",
+                "make the stream's context current with acl.rt.set_context",
+            )
+        return stream
+
+    def create_stream(self, priority: int = 0, flag: int = 0) -> Stream:
+        """A stream in the current context."""
+        stream = self.current().make_stream(priority, flag)
+        stream.handle = self.handles.add("stream", stream)
+        return stream
+
+    def end_stream(self, stream: Stream, wait: bool) -> None:
+        """Destroy a stream."""
+        self.handles.discard(stream.handle)
+        stream.context.drop_stream(stream, wait)
+
+    def create_event(self, kind: str, flag: int) -> Event:
+        """An event in the current context."""
+        context = self.current()
+        device = context.device
+        if kind != "ex":
+            device.count("events", +1, device.soc.max_events, codes.RT_NO_EVENT_RESOURCE)
+        event = Event(context, kind, flag, next(self._event_numbers))
+        event.handle = self.handles.add("event", event)
+        context.events.add(event)
+        return event
+
+    def end_event(self, event: Event) -> None:
+        """Destroy an event; streams that wait for it go on when its recording is reached."""
+        self.handles.discard(event.handle)
+        if event in event.context.events:
+            event.context.events.discard(event)
+            if event.kind != "ex":
+                event.context.device.count("events", -1, 0, 0)
+
+    def create_notify(self, flag: int) -> Notify:
+        """A notify in the current context."""
+        context = self.current()
+        device = context.device
+        device.count("notifies", +1, device.soc.max_notifies, codes.RT_NO_NOTIFY_RESOURCE)
+        notify = Notify(context, flag, next(self._event_numbers))
+        notify.handle = self.handles.add("notify", notify)
+        context.notifies.add(notify)
+        return notify
+
+    def end_notify(self, notify: Notify) -> None:
+        """Destroy a notify."""
+        self.handles.discard(notify.handle)
+        if notify in notify.context.notifies:
+            notify.context.notifies.discard(notify)
+            notify.context.device.count("notifies", -1, 0, 0)
+
+    def close(self) -> None:
+        """The interpreter ends: stop workers so that none is inside a task while it goes down."""
+        for device in self.devices:
+            for context in tuple(device.contexts):
+                for stream in tuple(context.streams):
+                    stream.abort()
+                    stream.queue.close()
+        self.board.close()
+
+
+def _private_board() -> Board:
+    """A board that nobody else sees."""
+    return Board(memoryview(bytearray(SIZE)).cast("Q"), MAX_SLOTS, None, 0)
+
+
+_process: Process | None = None
+_making = threading.RLock()
+
+
+def process() -> Process:
+    """The process object, made on first use."""
+    found = _process
+    return found if found is not None else _make()
+
+
+def _make() -> Process:
+    global _process
+    with _making:
+        if _process is None:
+            _process = Process()
+            atexit.register(_process.close)
+        return _process
+
+
+def reset() -> None:
+    """Forget everything (tests): the next call makes a new process object."""
+    global _process
+    with _making:
+        old, _process = _process, None
+    if old is not None:
+        if old.started:
+            old.stop()
+        atexit.unregister(old.close)
+        old.close()
+    log.reset()
+
+
+def _after_fork() -> None:
+    """A forked child has no workers and must not write its parent's board: it begins anew and calls `acl.init` itself."""
+    global _process, _making
+    if _process is not None:
+        atexit.unregister(_process.close)
+    _process = None
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,281 @@
+"""Streams: ordered work with ACL's rules about errors, callbacks and waiting."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.trace import Span, bus
+from softnpu.runtime import threads
+from softnpu.runtime.event import Event, Mark, Notify
+from softnpu.runtime.reports import Report, Subscription
+
+if TYPE_CHECKING:
+    from softnpu.runtime.context import Context
+
+STOP_ON_FAILURE = 1
+_POLL_SECONDS = 0.05
+_NOT_WORK = frozenset({"EVENT_RECORD", "EVENT_WAIT", "NOTIFY_WAIT", "VALUE_WAIT", "CALLBACK"})
+_task_ids = itertools.count(1)
+_last_task = threading.local()
+
+
+def last_task_id() -> int:
+    """Number of the last task that the calling thread sent to any stream (0 when none)."""
+    return getattr(_last_task, "id", 0)
+
+
+class StreamTask:
+    """A piece of work of one stream. Running it never raises: failures are noted on the stream."""
+
+    __slots__ = ("detail", "epoch", "id", "mark", "name", "stream", "thread", "work")
+
+    def __init__(
+        self, stream: Stream, work: Callable[[], object], name: str, mark: Mark | None, detail: dict[str, object] | None
+    ) -> None:
+        self.stream = stream
+        self.work = work
+        self.name = name
+        self.id = _last_task.id = next(_task_ids) & 0xFFFFFFFF
+        self.thread = threading.get_native_id()
+        self.mark = mark
+        self.detail = detail
+        self.epoch = stream.epoch
+
+    def __call__(self) -> None:
+        stream = self.stream
+        board, slot = stream.context.device.board_slot()
+        counts = self.name not in _NOT_WORK
+        start = time.monotonic_ns() if bus.listeners else 0
+        if counts:
+            board.task_started(slot)
+        try:
+            if self.mark is not None or not (stream.failed and stream.failure_mode == STOP_ON_FAILURE):
+                self.work()
+        except NpuError as error:
+            stream.fail(self, error)
+        except Exception as error:  # a defect in a task must surface at synchronise, not kill the worker
+            stream.fail(
+                self, NpuError(codes.RT_INTERNAL_ERROR, f"task {self.name} failed: {type(error).__name__}: {error}")
+            )
+        finally:
+            if counts:
+                board.task_ended(slot)
+            if self.mark is not None:
+                self.mark.complete()
+            if start and bus.listeners:
+                end = time.monotonic_ns()
+                span = Span(
+                    "task",
+                    self.name,
+                    start,
+                    end,
+                    stream.context.device.index,
+                    stream.id,
+                    self.thread,
+                    self.detail or {},
+                )
+                bus.publish(span)
+
+    def cancel(self) -> None:
+        """Dropped before it began: nobody may wait for it any longer."""
+        if self.mark is not None:
+            self.mark.complete()
+
+
+class ExceptionInfo:
+    """What an exception callback can ask about a failed task."""
+
+    def __init__(self, task: StreamTask, error: NpuError) -> None:
+        self.error_code = error.code
+        self.task_id = task.id
+        self.stream_id = task.stream.id
+        self.thread_id = task.thread
+        self.device_id = task.stream.context.device.index
+
+
+class Stream:
+    """An ordered queue of tasks in a context."""
+
+    def __init__(self, context: Context, number: int, priority: int = 0, flag: int = 0) -> None:
+        self.context = context
+        self.id = number
+        self.priority = priority
+        self.flag = flag
+        self.handle = 0
+        self.is_default = False
+        self.alive = True
+        self.failed: NpuError | None = None
+        self.failure_mode = 0
+        self.failure_mode_set = False
+        self.overflow_switch = 0
+        self.user_tag = 0
+        self.limits: dict[int, int] = {}
+        self.subscription: Subscription | None = None
+        self.allocator: Any = None
+        self.epoch = 0
+        self.queue = context.device.backend.make_queue(f"softnpu-d{context.device.index}-s{number}")
+
+    def submit(
+        self,
+        work: Callable[[], object],
+        name: str,
+        inline: bool = False,
+        mark: Mark | None = None,
+        detail: dict[str, object] | None = None,
+    ) -> StreamTask:
+        """Queue work; `inline` allows it to run at once in this thread when the stream is idle."""
+        task = StreamTask(self, work, name, mark, detail)
+        self.queue.submit(task, inline)
+        return task
+
+    def fail(self, task: StreamTask, error: NpuError) -> None:
+        """Remember the first failure for synchronise, log it, and call the exception callback."""
+        if self.failed is None:
+            self.failed = error
+        if self.failure_mode == STOP_ON_FAILURE:
+            self.context.stop_all(error)
+        log().write(
+            ERROR,
+            f"task {task.id} ({task.name}) of stream {self.id} failed: {error}",
+            "RUNTIME",
+            "run_task",
+            "stream.py:0",
+        )
+        callback = self.context.device.process.exception_callback
+        if callback is not None:
+            callback(ExceptionInfo(task, error))
+
+    def take_error(self) -> None:
+        """Raise and forget the first failure since the last synchronise."""
+        error, self.failed = self.failed, None
+        if error is not None:
+            raise error
+
+    def synchronize(self, timeout: float | None = None, expired: int = codes.RT_STREAM_SYNC_TIMEOUT) -> None:
+        """Wait for all tasks sent so far; raises the first task error."""
+        if self.queue.runs_here() or (self.subscription is not None and self.subscription.runs_here(self)):
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"stream {self.id} is synchronised from inside one of its own callbacks, which would never end",
+                "synchronise from the thread that submits the work",
+            )
+        if not self.queue.synchronize(timeout):
+            raise NpuError(
+                expired,
+                f"stream {self.id} was not done after {timeout:g} s",
+                "wait longer, or look for a task that waits for an event or callback that never comes",
+            )
+        self.take_error()
+
+    def record(self, event: Event) -> None:
+        """Put a mark of the event behind all tasks sent so far."""
+        mark = Mark()
+        event.mark = mark
+        self.submit(_nothing, "EVENT_RECORD", inline=True, mark=mark)
+
+    def wait_event(self, event: Event, timeout: float | None) -> None:
+        """Let the following tasks wait for the event's last recording."""
+        mark = event.mark
+        if mark is None or mark.done:
+            return
+        event.count_wait(+1)
+
+        def work() -> None:
+            try:
+                if not self.poll(mark.wait, timeout):
+                    raise NpuError(
+                        codes.RT_WAIT_TIMEOUT,
+                        f"stream {self.id} waited more than {timeout} s for event {event.id}",
+                        "raise the limit with acl.rt.set_op_wait_timeout, or find out why the event is late",
+                    )
+            finally:
+                event.count_wait(-1)
+
+        self.submit(work, "EVENT_WAIT")
+
+    def wait_notify(self, notify: Notify, timeout: float | None) -> None:
+        """Let the following tasks wait for the notify, and clear it."""
+
+        def work() -> None:
+            if not self.poll(notify.cell.take, timeout):
+                raise NpuError(
+                    codes.RT_WAIT_TIMEOUT,
+                    f"stream {self.id} waited more than {timeout} s for notify {notify.id}",
+                    "record the notify on another stream, or raise the timeout",
+                )
+
+        self.submit(work, "NOTIFY_WAIT", inline=notify.cell.is_set())
+
+    def poll(self, ready: Callable[[float], bool], timeout: float | None) -> bool:
+        """Call `ready(seconds)` until it is true, the time is over (False) or the stream is aborted (raises)."""
+        epoch = self.epoch
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
+            if ready(max(0.0, left)):
+                return True
+            if self.epoch != epoch:
+                raise NpuError(codes.RT_STREAM_ABORT, f"stream {self.id} was aborted while it waited")
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def callback(self, function: Callable[[Any], object], data: Any, block: bool) -> None:
+        """Queue a callback for the thread that is subscribed to this stream."""
+        subscription = self.subscription
+        if subscription is None:
+            raise NpuError(
+                codes.RT_STREAM_NO_CB_REG,
+                f"no thread is subscribed to stream {self.id}",
+                "call acl.rt.subscribe_report(thread_id, stream) first",
+            )
+        report = Report(function, data, self, block)
+        self.submit(lambda: self._deliver(subscription, report), "CALLBACK", inline=not block)
+
+    def _deliver(self, subscription: Subscription, report: Report) -> None:
+        subscription.put(report)
+        if not report.block:
+            return
+        while not self.poll(report.mark.wait, 1.0):
+            if threads.ended(subscription.thread_id) or subscription.thread_id not in sys._current_frames():
+                report.cancel()
+                raise NpuError(
+                    codes.RT_REPORT_TIMEOUT,
+                    f"thread {subscription.thread_id} has ended; the callback for it on stream {self.id} cannot run",
+                    "keep the thread that calls process_report alive until the stream is synchronised",
+                )
+        if report.dropped:
+            log().write(
+                WARNING,
+                f"a callback of stream {self.id} was dropped, its thread was unsubscribed",
+                "RUNTIME",
+                "launch_callback",
+            )
+
+    def abort(self) -> None:
+        """Drop what has not begun and end waits."""
+        self.epoch += 1
+        for task in self.queue.drop():
+            if isinstance(task, StreamTask):
+                task.cancel()
+
+    def close(self, wait: bool) -> None:
+        """End the stream: wait for its tasks, or drop them."""
+        if not wait:
+            self.abort()
+        elif not self.queue.runs_here():
+            self.queue.synchronize()
+        self.alive = False
+        if self.subscription is not None:
+            self.subscription.leave(self)
+        self.queue.close()
+
+
+def _nothing() -> None:
+    """The work of a task that only marks a place."""
