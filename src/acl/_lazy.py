@@ -1,7 +1,11 @@
 """What a face module does before it is used: nothing. The boundary is loaded with the first function asked for."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` itself would be half the cost of `import acl`
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def face(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -293,7 +293,7 @@ def test_a_device_that_this_shell_does_not_describe_is_pointed_out(
         ("frob", 215, "Command or option is not found.\nUsage: npu-smi"),
         ("info", 0, "| npu-smi "),
         ("info -h", 0, "constants of the chip"),
-        ("info watch -h", 0, "u - AI Cube Usage"),
+        ("info watch -h", 0, "u AI cube"),
         ("info --frob", 215, "Error parameter of --frob\n"),
         ("info frob", 215, "Error parameter of frob\n"),
         ("info -t", 215, "Error parameter of -t\n"),
@@ -643,7 +643,12 @@ def test_a_plain_answer_loads_no_rich_and_survives_a_closed_pipe(tmp_path: Path)
 
 
 def test_rows_reach_a_pipe_at_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "", "PYTHONPATH": str(SOURCE), "SOFTNPU_RUNTIME_DIR": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "",
+        "PYTHONPATH": str(SOURCE),
+        "SOFTNPU_RUNTIME_DIR": str(tmp_path),
+    }
     command = [sys.executable, "-m", "softnpu.cli.npu_smi", "info", "watch", "-d", "100", "-s", "u"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, bufsize=0) as child:
         assert child.stdout is not None

@@ -196,7 +196,7 @@ def notify_get_export_key(notify: Notify, len: int, flag: int) -> str:
 
 
 def notify_set_import_pid(notify: Notify, pids: list[int]) -> None:
-    shared.allow_notify(notify, pids)
+    shared.allow_notify(process(), notify, pids)
 
 
 def notify_import_by_key(key: str, flag: int) -> int:

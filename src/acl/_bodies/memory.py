@@ -8,7 +8,8 @@ from acl._boundary import Raise
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.process import process
 
-_ATTRIBUTES = {0: "moduleId", 1: "moduleId", 2: "deviceId", 3: "rsv"}
+_READ_ONLY = 8
+_ATTRIBUTES = range(4)
 _MEMORY_KINDS = {
     0: "ddr",
     2: "ddr",
@@ -34,24 +35,30 @@ def malloc_align32(size: int, policy: int) -> int:
     return owner.memory.allocate(owner.current().device, size, policy, extra=0)
 
 
+def _number(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(one, int) for one in value))
+
+
+def _attribute(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("attr"), int):
+        return False
+    value = entry.get("value", {})
+    return isinstance(value, dict) and all(_number(one) for one in value.values())
+
+
 def _check_config(cfg: dict[str, Any]) -> None:
-    attributes = cfg.get("attrs", [])
-    count = cfg.get("numAttrs", 0)
-    if (
-        not isinstance(attributes, list)
-        or not isinstance(count, int)
-        or not all(isinstance(one, dict) for one in attributes)
-    ):
-        raise Raise(ValueError("cfg must be {'numAttrs': int, 'attrs': [dict, …]}"))
+    count, attributes = cfg.get("numAttrs", 0), cfg.get("attrs", [])
+    if not isinstance(count, int) or not isinstance(attributes, list) or not all(map(_attribute, attributes)):
+        raise Raise(ValueError("cfg must be {'numAttrs': n, 'attrs': [{'attr': a, 'value': {'moduleId': m}}, …]}"))
     if count != len(attributes):
         raise NpuError(
             codes.INVALID_PARAM, f"numAttrs is {count}, attrs has {len(attributes)} entries", "make them agree"
         )
-    for one in attributes:
-        if one.get("attr") not in _ATTRIBUTES:
+    for entry in attributes:
+        if entry["attr"] not in _ATTRIBUTES:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"allocation attribute {one.get('attr')!r} is not known",
+                f"allocation attribute {entry['attr']} is not known",
                 "use aclrtMallocAttrType 0 to 3",
             )
 
@@ -125,7 +132,7 @@ def host_register(ptr: int, size: int, type: int) -> int:
         raise NpuError(codes.INVALID_PARAM, f"register type {type} is not known", "use 0 (mapped)")
     owner = process()
     owner.current()
-    return owner.memory.register(ptr, size)
+    return owner.memory.register(ptr, size, write=type != _READ_ONLY)
 
 
 def host_register_v2(ptr: int, size: int, flag: int) -> None:
@@ -135,7 +142,7 @@ def host_register_v2(ptr: int, size: int, flag: int) -> None:
         )
     owner = process()
     owner.current()
-    owner.memory.register(ptr, size)
+    owner.memory.register(ptr, size, write=not flag & _READ_ONLY)
 
 
 def host_get_device_pointer(ptr: int, flag: int) -> int:

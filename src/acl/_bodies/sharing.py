@@ -83,7 +83,7 @@ def mem_export_to_shareable_handle(handle: sharing.Physical, type: int, flags: i
 
 
 def mem_set_pid_to_shareable_handle(shareable: int, pids: list[int]) -> None:
-    sharing.allow(sharing.shareable_key(shareable), pids)
+    sharing.allow(process(), sharing.shareable_key(shareable), pids)
 
 
 def mem_import_from_shareable_handle(shareable: int, device_id: int) -> int:
@@ -102,7 +102,7 @@ def ipc_mem_get_export_key(ptr: int, size: int, len: int, flag: int) -> str:
 
 
 def ipc_mem_set_import_pid(key: str, pids: list[int]) -> None:
-    sharing.allow(key, pids)
+    sharing.allow(process(), key, pids)
 
 
 def ipc_mem_import_by_key(key: str, flag: int) -> int:

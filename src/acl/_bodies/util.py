@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from acl._boundary import Raise
+from softnpu.base.errors import NpuError
 from softnpu.runtime import threads
-from softnpu.runtime.memory import ShortRead
 from softnpu.runtime.process import process
 
 _BYTES_HEADER = bytes.__basicsize__ - 1
@@ -17,18 +19,30 @@ _BYTES_HEADER = bytes.__basicsize__ - 1
 
 def _address(array: Any) -> int:
     address = int(array.__array_interface__["data"][0])
-    process().memory.pins.add_array(address, int(array.nbytes), array)
+    process().memory.pins.add_array(address, array)
     return address
 
 
+@contextmanager
+def _wrong_pointer_raises() -> Iterator[None]:
+    """These calls answer no code, so a wrong pointer is a ValueError: data that is not there must not pass as empty."""
+    try:
+        yield
+    except NpuError as error:
+        raise Raise(ValueError(f"{error.text}; {error.remedy}")) from error
+
+
+def _warn(text: str) -> None:
+    try:
+        warnings.warn(text, Warning, stacklevel=4)
+    except Warning as error:  # the program turned warnings into exceptions
+        raise Raise(error) from None
+
+
 def numpy_to_ptr(array: Any) -> int:
-    warnings.warn(
-        "acl.util.numpy_to_ptr is deprecated, use numpy's tobytes() and acl.util.bytes_to_ptr", Warning, stacklevel=3
-    )
+    _warn("acl.util.numpy_to_ptr is deprecated, use numpy's tobytes() and acl.util.bytes_to_ptr")
     if not array.flags.c_contiguous:
-        warnings.warn(
-            "the array is not contiguous, its memory is not in the order of its elements", Warning, stacklevel=3
-        )
+        _warn("the array is not contiguous, its memory is not in the order of its elements")
     return _address(array)
 
 
@@ -43,21 +57,17 @@ def ptr_to_numpy(ptr: int, shape: tuple[Any, ...], npy_type: int) -> Any:
     import numpy
 
     try:
-        dims = tuple(int(dim) for dim in shape)
+        dims = tuple(operator.index(dim) for dim in shape)
         dtype = numpy.dtype(_BY_NUMBER[npy_type])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise Raise(ValueError(f"shape {shape!r} or NumPy type number {npy_type} is not usable")) from None
     if any(dim < 0 for dim in dims):
         raise Raise(ValueError(f"shape {shape!r} holds a negative dim"))
-    size = math.prod(dims) * dtype.itemsize
-    if size == 0:
-        return numpy.empty(dims, dtype)
-    memory = process().memory
     try:
-        memory.reach(ptr, size, False)
-    except ShortRead as short:
-        raise memory.lost(ptr, size) from short
-    return memory.view(ptr, dims, dtype)
+        with _wrong_pointer_raises():
+            return process().memory.view(ptr, dims, dtype) if math.prod(dims) else numpy.empty(dims, dtype)
+    except ValueError as error:  # more dims than NumPy has, or a dim that it cannot count
+        raise Raise(error) from None
 
 
 _BY_NUMBER = dict(
@@ -72,7 +82,8 @@ def bytes_to_ptr(data: bytes) -> int:
 
 
 def ptr_to_bytes(ptr: int, size: int) -> bytes:
-    return process().memory.read(ptr, size) if size else b""
+    with _wrong_pointer_raises():
+        return process().memory.read(ptr, size) if size else b""
 
 
 def start_thread(fn: Callable[..., Any], args: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
@@ -56,7 +57,8 @@ def kind_of(value: int) -> str | None:
 class HandleTable:
     """Live objects by handle. One table per process object; single operations are atomic under the GIL."""
 
-    def __init__(self) -> None:
+    def __init__(self, explain: Callable[[int], str] = lambda _: "") -> None:
+        self._explain = explain  # says what else a value may be, for messages
         self._live: dict[int, tuple[str, Any]] = {}
         self._serial = itertools.count(1)
 
@@ -105,9 +107,10 @@ class HandleTable:
             )
         claimed = kind_of(handle)
         if claimed is None:
+            found = self._explain(handle)
             return NpuError(
                 codes.RT_PARAM_INVALID,
-                f"{handle:#x} is no {word} handle",
+                f"{handle:#x} is no {word} handle{', ' + found if found else ''}",
                 f"pass the handle that made the {word} returned",
             )
         if claimed != kind:

@@ -24,14 +24,20 @@ class Log:
     """Writes lines; keeps the level as a plain int so that callers can skip building text."""
 
     def __init__(self, settings: LogSettings | None = None) -> None:
-        self.settings = settings or LogSettings()
-        self.level = min([self.settings.level, *self.settings.modules.values()])
         self._lock = threading.RLock()
         self._fd = -1
         self._pid = 0
-        self._written = 0
-        self._broken = False
+        self.configure(settings or LogSettings())
         self._comm = Path(sys.argv[0] or "python").name[:15] if sys.argv else "python"
+
+    def configure(self, settings: LogSettings) -> None:
+        """Take new settings; the file of the old ones is closed."""
+        with self._lock:
+            self.flush()
+            self.settings = settings
+            self.level = min([settings.level, *settings.modules.values()])
+            self._written = 0
+            self._broken = False
 
     def enabled(self, level: int, module: str = "ASCENDCL") -> bool:
         """Whether a line of this level and module would be written."""
@@ -124,8 +130,6 @@ def log() -> Log:
 
 
 def reset() -> None:
-    """Forget the log, so that the next line reads the environment anew (`acl.init` and tests)."""
-    global _log
+    """Read the environment anew (`acl.init` and tests); the next line opens a new file."""
     if _log is not None:
-        _log.flush()
-    _log = None
+        _log.configure(LogSettings())

@@ -59,16 +59,8 @@ Options:
        -i %d          Card ID
        -c %d          Chip ID
        -d %d          Seconds between rows, 1 to 100 (default 1)
-       -s             One or more of these letters, e.g. -s ptam:
-                          p - Power Usage
-                          t - Temperature
-                          a - AI Core Usage
-                          i - AI Cpu Usage
-                          c - Control Cpu Usage
-                          m - Memory Usage
-                          b - Memory Bandwidth Usage
-                          n - NPU Utilization
-                          u - AI Cube Usage
+       -s <letters>   Columns, e.g. -s ptam: p power, t temperature, a AI Core, i AI CPU, c control CPU,
+                      m memory, b memory bandwidth, n NPU utilisation, u AI cube
        --count %d     Stop after so many periods
        --json, --csv  Write every period in that form
 

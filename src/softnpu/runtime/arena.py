@@ -22,6 +22,7 @@ SLAB_LIMIT = CHUNK // 2
 _SEGMENT = 4 << 30
 _QUARANTINE = 64
 _WARM_BYTES = 256 << 20
+_GRAVE_RECORDS = 1 << 16
 
 
 class Allocation:
@@ -75,8 +76,9 @@ class Slab:
 
     def at(self, address: int) -> Allocation | None:
         """The allocation whose slot holds the address, live or freed."""
+        slots = self.slots
         index = (address - self.base) // self.slot
-        return self.slots[index] if index < len(self.slots) else None
+        return slots[index] if index < len(slots) else None
 
 
 class Run:
@@ -132,6 +134,10 @@ class Atlas:
         """Whose address space an address lies in, allocated or not."""
         return next((owner for low, high, owner in self.segments if low <= address < high), None)
 
+    def distance(self, address: int) -> int:
+        """Bytes from an address outside our address space up to the next part of it."""
+        return min((low - address for low, _, _ in self.segments if low > address), default=1 << 64)
+
 
 class FreeRuns:
     """Free stretches of chunks, found by length (best fit) and joined with their neighbours."""
@@ -168,6 +174,10 @@ class FreeRuns:
             self.add(start + length, whole - length)
         return start
 
+    def all(self) -> list[tuple[int, int]]:
+        """Every free stretch as (start, length)."""
+        return list(self._by_start.items())
+
     def _drop(self, start: int) -> int:
         length = self._by_start.pop(start)
         del self._by_end[start + length]
@@ -182,8 +192,9 @@ class FreeRuns:
 class Arena:
     """Allocates from the address space of one owner (a device, or the host side).
 
-    The lock is re-entrant because a garbage collection inside a locked part may run a destructor that frees memory; every
-    step leaves the lists in a state in which that is harmless.
+    The lock is re-entrant because a garbage collection inside a locked part may run destructors, and those may free and
+    allocate. What they free while the lists are in our hands is put back when we are done; what they allocate gets
+    address space of its own.
     """
 
     def __init__(self, atlas: Atlas, backend: Backend, owner: str) -> None:
@@ -195,14 +206,27 @@ class Arena:
         self._runs = FreeRuns()
         self._warm = 0
         self._shared: dict[int, int] = {}
+        self._inside = False
+        self._late: deque[Allocation] = deque()
+        self._graves: deque[Slab] = deque()
+        self._grave_records = 0
 
     def allocate(self, allocation: Allocation, padded: int, align: int) -> None:
         """Place an allocation; sets its address and end. Raises MemoryError."""
         with self.lock:
-            if padded <= SLAB_LIMIT:
-                self._allocate_slot(allocation, padded, align)
+            if self._inside:
+                self._allocate_apart(allocation, padded)
             else:
-                self._allocate_run(allocation, padded)
+                self._inside = True
+                try:
+                    if padded <= SLAB_LIMIT:
+                        self._allocate_slot(allocation, padded, align)
+                    else:
+                        self._allocate_run(allocation, padded)
+                finally:
+                    self._inside = False
+                    if self._late:
+                        self._settle()
             allocation.end = allocation.address + padded
 
     def _allocate_slot(self, allocation: Allocation, padded: int, align: int) -> None:
@@ -233,7 +257,13 @@ class Arena:
 
     def _allocate_run(self, allocation: Allocation, padded: int) -> None:
         count = (padded + CHUNK - 1) >> CHUNK_SHIFT
-        first = self._take_chunks(count)
+        self._place_run(allocation, self._take_chunks(count), count)
+
+    def _allocate_apart(self, allocation: Allocation, padded: int) -> None:
+        count = (padded + CHUNK - 1) >> CHUNK_SHIFT
+        self._place_run(allocation, self._reserve(count << CHUNK_SHIFT) >> CHUNK_SHIFT, count)
+
+    def _place_run(self, allocation: Allocation, first: int, count: int) -> None:
         run = Run(first << CHUNK_SHIFT, count, allocation)
         allocation.address = run.base
         allocation.block = run
@@ -254,38 +284,83 @@ class Arena:
         size = max(_SEGMENT, count << CHUNK_SHIFT)
         while True:
             try:
-                base = self.backend.reserve(size)
+                base = self._reserve(size)
                 break
             except MemoryError:
                 if size == count << CHUNK_SHIFT:
                     raise
                 size = max(size // 4 & -CHUNK, count << CHUNK_SHIFT)
-        self.atlas.segments.append((base, base + size, self.owner))
         self._runs.add(base >> CHUNK_SHIFT, size >> CHUNK_SHIFT)
+
+    def _reserve(self, size: int) -> int:
+        base = self.backend.reserve(size)
+        self.atlas.segments.append((base, base + size, self.owner))
+        return base
 
     def release(self, allocation: Allocation) -> None:
         """Free an allocation; its addresses stay mapped and its record stays findable until they are used again."""
         with self.lock:
             allocation.live = False
-            block = allocation.block
-            if isinstance(block, Slab):
-                self._release_slot(block, allocation)
-            else:
-                self._release_chunks(block.base >> CHUNK_SHIFT, block.chunks)
+            self._late.append(allocation)
+            if not self._inside:
+                self._settle()
+
+    def _settle(self) -> None:
+        while self._late:
+            self._inside = True
+            try:
+                allocation = self._late.popleft()
+                block = allocation.block
+                if isinstance(block, Slab):
+                    self._release_slot(block, allocation)
+                else:
+                    self._release_chunks(block.base >> CHUNK_SHIFT, block.chunks)
+            finally:
+                self._inside = False
 
     def _release_slot(self, slab: Slab, allocation: Allocation) -> None:
         slab.live -= 1
         pool = slab.pool
         if slab.live == 0 and slab is not pool.current:
-            pool.partial.pop(slab, None)
-            pool.resting -= len(slab.free)
-            pool.slabs -= 1
-            slab.slots, slab.free = [], deque()
-            self._release_chunks(slab.base >> CHUNK_SHIFT, 1)
+            self._retire(slab)
             return
         slab.free.append((allocation.address - slab.base) // slab.slot)
         pool.resting += 1
         pool.partial[slab] = None
+
+    def _retire(self, slab: Slab) -> None:
+        """Give the chunk of an empty slab back; the records of the last few stay, to name what a stale pointer was."""
+        pool = slab.pool
+        pool.partial.pop(slab, None)
+        pool.resting -= len(slab.free)
+        pool.slabs -= 1
+        slab.free = deque()
+        self._release_chunks(slab.base >> CHUNK_SHIFT, 1)
+        self._graves.append(slab)
+        self._grave_records += len(slab.slots)
+        while self._grave_records > _GRAVE_RECORDS:
+            oldest = self._graves.popleft()
+            self._grave_records -= len(oldest.slots)
+            oldest.slots = []
+
+    def trim(self) -> None:
+        """Give all memory that nothing lives in back to the machine; addresses stay valid."""
+        with self.lock:
+            if self._inside:
+                return
+            self._inside = True
+            try:
+                for pool in self._pools.values():
+                    slab = pool.current
+                    if slab is not None and slab.live == 0:
+                        pool.current = None
+                        self._retire(slab)
+                for first, count in self._runs.all():
+                    self.backend.decommit(first << CHUNK_SHIFT, count << CHUNK_SHIFT)
+                self._warm = 0
+            finally:
+                self._inside = False
+                self._settle()
 
     def _release_chunks(self, first: int, count: int) -> None:
         for number in range(first, first + count) if self._shared else ():

@@ -100,26 +100,32 @@ def make_backend(kind: str) -> Backend:
 class Device:
     """A device as this process uses it. `index` is the id the program sees, `info.index` the physical one."""
 
-    def __init__(self, process: Process, index: int, info: DeviceInfo) -> None:
+    def __init__(self, process: Process, index: int, info: DeviceInfo, arena: Arena) -> None:
         self.process = process
         self.index = index
         self.info = info
         self.soc = info.soc
-        self.backend = make_backend(info.kind)
-        self.arena = Arena(process.atlas, self.backend, f"device {index}")
+        self.arena = arena
+        self.backend = arena.backend
         self.lock = threading.RLock()
         self.used = 0
         self.allocations = 0
-        self.references = 0
-        self.opened = False
-        self.primary: Context | None = None
         self.contexts: set[Context] = set()
         self.stream_ids: set[int] = set()
         self.events = 0
         self.notifies = 0
         self.peers: set[int] = set()
-        self.saturation = 1 if info.soc.inf_nan else 0
         self.limits: dict[int, int] = {}
+        self.restore()
+
+    def restore(self) -> None:
+        """Settings as they are before a program changes them."""
+        self.references = 0
+        self.opened = False
+        self.primary: Context | None = None
+        self.peers.clear()
+        self.limits.clear()
+        self.saturation = 1 if self.soc.inf_nan else 0
         self.overflow = False
         self._sample = (time.monotonic_ns(), 0)
 

@@ -8,45 +8,74 @@ MADV_POPULATE_READ/WRITE fails where memory is unmapped or not permitted, and co
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
 import weakref
-from collections import deque
+from collections import OrderedDict
 from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _madvise = _libc.madvise
 _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_msync = _libc.msync
+_msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
+_MS_ASYNC = 1
 _PAGE = mmap.PAGESIZE
-_TOP = 1 << 47
+_TOP = 1 << 56  # no user address on any 64-bit Linux lies higher
+_CAUTIOUS = 1 << 20
 _PIN_OBJECTS = 64
 _PIN_BYTES = 64 << 20
+_probe = ctypes.create_string_buffer(1)
 
 
-def _maps() -> list[tuple[int, int, str]]:
+def _maps() -> list[tuple[int, int, str, str]]:
     rows = []
     with open("/proc/self/maps", encoding="ascii", errors="replace") as file:
         for line in file:
-            span, rights = line.split(" ", 2)[:2]
+            span, rights, _, _, _, *name = line.split(maxsplit=5)
             low, _, high = span.partition("-")
-            rows.append((int(low, 16), int(high, 16), rights))
+            rows.append((int(low, 16), int(high, 16), rights, name[0] if name else ""))
     return rows
 
 
 def _prefix_by_maps(address: int, size: int, write: bool) -> int:
     at, end = address, address + size
-    for low, high, rights in _maps():
+    for low, high, rights, name in _maps():
         if low <= at < high:
-            if rights[0] != "r" or (write and rights[1] != "w"):
-                break
+            if rights[0] != "r" or (write and rights[1] != "w") or name.startswith("[v"):
+                break  # [vvar] and [vsyscall] are listed as readable, but not all of their pages are
             at = high
             if at >= end:
                 return size
         elif low > at:
             break
     return at - address
+
+
+def _refused(start: int, length: int, write: bool) -> int:
+    """Let the kernel touch whole pages: 0, or the error number."""
+    if _madvise(start, length, _POPULATE_WRITE if write else _POPULATE_READ) == 0:
+        return 0
+    return ctypes.get_errno()
+
+
+def _prefix_by_kernel(address: int, size: int, write: bool) -> int:
+    """The same question where all is mapped and permitted: pages beyond the end of a mapped file still fault."""
+    start = address & -_PAGE
+    pages = (address + size - start + _PAGE - 1) // _PAGE
+    if not _refused(start, pages * _PAGE, write):
+        return size
+    good, bad = 0, pages
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _refused(start, middle * _PAGE, write):
+            bad = middle
+        else:
+            good = middle
+    return max(0, start + good * _PAGE - address)
 
 
 def usable_prefix(address: int, size: int, write: bool) -> int:
@@ -56,54 +85,81 @@ def usable_prefix(address: int, size: int, write: bool) -> int:
     size = min(size, _TOP - address)
     start = address & -_PAGE
     length = (address + size - start + _PAGE - 1) & -_PAGE
-    if _madvise(start, length, _POPULATE_WRITE if write else _POPULATE_READ) == 0:
+    # A hole is looked for before anything is populated: a doomed request must not fill the machine's memory first.
+    hole = length > _CAUTIOUS and _msync(start, length, _MS_ASYNC) != 0
+    problem = errno.ENOMEM if hole else _refused(start, length, write)
+    if not problem:
         return size
-    if ctypes.get_errno() in (errno.ENOMEM, errno.EFAULT) and size <= _PAGE - address % _PAGE:
+    if length == _PAGE and problem in (errno.ENOMEM, errno.EFAULT):
         return 0  # one page, and it is not there: no need to read the maps
-    return _prefix_by_maps(address, size, write)
+    size = _prefix_by_maps(address, size, write)
+    if size and not _refused(ctypes.addressof(_probe) & -_PAGE, _PAGE, False):
+        size = _prefix_by_kernel(address, size, write)
+    return size
+
+
+def writable(address: int, size: int) -> bool:
+    """Whether memory that can be read can be written too; asked without touching it."""
+    return _prefix_by_maps(address, size, True) >= size
 
 
 class Pins:
     """Host objects whose address was handed out by `acl.util`, so that the usual next call needs no system call.
 
     Programs write `bytes_to_ptr(array.tobytes())` and drop the temporary at once: the newest few bytes objects are kept
-    alive here. Arrays are watched through weak references only; a large array is not kept alive by us.
+    alive here. Arrays are watched through weak references only; a large array is not kept alive by us. Single operations
+    are atomic under the GIL, so there is no lock that a destructor could meet.
     """
 
     def __init__(self) -> None:
-        self._bytes: deque[tuple[int, bytes]] = deque()
+        self._bytes: OrderedDict[int, bytes] = OrderedDict()
         self._held = 0
-        self._known: dict[int, tuple[int, Any]] = {}
+        self._arrays: dict[int, tuple[int, int, bool, weakref.ref[Any]]] = {}
 
     def add_bytes(self, address: int, data: bytes) -> None:
         """Keep a bytes object alive for a while and know its range."""
-        if len(data) > _PIN_BYTES:
+        size = len(data)
+        if size > _PIN_BYTES:
             return
-        self._bytes.append((address, data))
-        self._held += len(data)
-        self._known[address] = (len(data), None)
-        while self._bytes and (len(self._bytes) > _PIN_OBJECTS or self._held > _PIN_BYTES):
+        pinned = self._bytes
+        if address in pinned:
+            with contextlib.suppress(KeyError):  # another thread dropped it just now
+                pinned.move_to_end(address)
+                return
+        pinned[address] = data
+        self._held += size
+        while len(pinned) > _PIN_OBJECTS or self._held > _PIN_BYTES:
             try:
-                old, dropped = self._bytes.popleft()
-            except IndexError:  # another thread took the last one
+                _, dropped = pinned.popitem(last=False)
+            except KeyError:
                 break
-            self._held -= len(dropped)
-            if not any(one == old for one, _ in tuple(self._bytes)):
-                self._known.pop(old, None)
+            size = len(dropped)
+            self._held -= size
 
-    def add_array(self, address: int, size: int, array: Any) -> None:
-        """Know the range of an array for as long as it lives."""
-        known = self._known
+    def add_array(self, address: int, array: Any) -> None:
+        """Know the memory of a contiguous array for as long as the array lives."""
+        owner = array if array.base is None else array.base
+        # Memory that NumPy did not allocate (a mapped file) may vanish or be read-only: the kernel is asked each time.
+        if not array.flags.forc or not getattr(getattr(owner, "flags", None), "owndata", False):
+            return
+        room = array.nbytes if owner is array else owner.__array_interface__["data"][0] + owner.nbytes - address
+        known = self._arrays
         reference = weakref.ref(array, lambda gone: _forget(known, address, gone))
-        known[address] = (size, reference)
+        known[address] = (room, array.nbytes, array.flags.writeable, reference)
 
-    def covers(self, address: int, size: int) -> bool:
-        """Whether the range lies in an object that is known to be alive."""
-        entry = self._known.get(address)
-        return entry is not None and size <= entry[0] and (entry[1] is None or entry[1]() is not None)
+    def room(self, address: int, write: bool) -> int | None:
+        """Bytes from the start of a known living object to its end; None when the address is no such start."""
+        data = self._bytes.get(address)
+        if data is not None:
+            return len(data)
+        entry = self._arrays.get(address)
+        if entry is None or (write and not entry[2]):
+            return None
+        array = entry[3]()
+        return entry[0] if array is not None and array.nbytes == entry[1] else None
 
 
-def _forget(known: dict[int, tuple[int, Any]], address: int, gone: Any) -> None:
+def _forget(known: dict[int, tuple[int, int, bool, weakref.ref[Any]]], address: int, gone: Any) -> None:
     entry = known.get(address)
-    if entry is not None and entry[1] is gone:
+    if entry is not None and entry[3] is gone:
         known.pop(address, None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import stat
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,35 +47,73 @@ _PROFILER_VALUES: dict[str, frozenset[str]] = {
     **dict.fromkeys(("task_time", "task_trace"), _ON_OFF | {"l0", "l1", "l2", "l3"}),
     "ge_api": frozenset({"off", "l0", "l1"}),
 }
+_PROFILER_LISTS: dict[str, frozenset[str]] = {
+    "host_sys": frozenset({"cpu", "mem", "disk", "network", "osrt"}),
+    "host_sys_usage": frozenset({"cpu", "mem"}),
+}
+_PROFILER_FREQUENCIES = (
+    "sys_hardware_mem_freq", "sys_io_sampling_freq", "sys_interconnection_freq", "dvpp_freq", "instr_profiling_freq",
+    "sys_lp_freq", "host_sys_usage_freq",
+)  # fmt: skip
+_PROFILER_STRINGS = (
+    *_PROFILER_VALUES,
+    *_PROFILER_LISTS,
+    *_PROFILER_FREQUENCIES,
+    "output",
+    "storage_limit",
+    "llc_profiling",
+)
+_MIN_STORAGE_MB = 200
+_INSTRUCTION_HZ = range(300, 30001)
+_EXCEPTION_SCENES = _DUMP_VALUES["dump_scene"] - {"watcher"}
+_KERNEL_DATA = frozenset({"all", "printf", "tensor", "assert", "timestamp"})
+_MAX_DIGITS = 18
+
+# A string (the closing quote may be missing: the parser will say so) or something that nests.
+_NESTING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]', re.DOTALL)
 
 
-def _depth(text: str) -> int:
-    """How deep braces or brackets nest, strings left out; bounds the parser before it runs."""
-    deepest = braces = brackets = 0
-    quoted = skip = False
-    for char in text:
-        if skip:
-            skip = False
-        elif quoted:
-            skip = char == "\\"
-            quoted = char != '"'
-        elif char == '"':
-            quoted = True
-        elif char in "{}":
-            braces += 1 if char == "{" else -1
-        elif char in "[]":
-            brackets += 1 if char == "[" else -1
-        deepest = max(deepest, braces, brackets)
-    return deepest
+def _too_deep(text: str) -> bool:
+    """Whether braces or brackets nest too deep, strings left out; bounds the parser before it runs."""
+    depth = {"{": 0, "[": 0}
+    for token in _NESTING.finditer(text):
+        match token[0]:
+            case "{" | "[" as opening:
+                depth[opening] += 1
+                if depth[opening] > _MAX_DEPTH:
+                    return True
+            case "}":
+                depth["{"] -= 1
+            case "]":
+                depth["["] -= 1
+    return False
+
+
+def _whole_number(text: Any) -> int | None:
+    """The number that a string of digits stands for; None when it is none, or one beyond all sense."""
+    fits = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return int(text) if fits else None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _read_text(path: str) -> str:
+    # Without O_NONBLOCK, opening a pipe would wait for its other end.
+    with open(path, encoding="utf-8-sig", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())  # of the open file: a path may become another one meanwhile
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if status.st_size > _MAX_BYTES:
+            raise NpuError(codes.PARSE_FILE, f"configuration file {path} is larger than 10 MB", "make it smaller")
+        return file.read(_MAX_BYTES + 1)
 
 
 def read_json(path: str) -> dict[str, Any]:
     """A JSON object from a file, with the documented limits and codes."""
     try:
-        if os.path.getsize(path) > _MAX_BYTES:
-            raise NpuError(codes.PARSE_FILE, f"configuration file {path} is larger than 10 MB", "make it smaller")
-        with open(path, encoding="utf-8") as file:
-            text = file.read(_MAX_BYTES + 1)
+        text = _read_text(path)
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise NpuError(
@@ -84,12 +125,12 @@ def read_json(path: str) -> dict[str, Any]:
             f"configuration file {path!r} cannot be read: {reason}",
             "check the path; it is relative to the working directory",
         ) from error
-    if _depth(text) > _MAX_DEPTH:
+    if _too_deep(text):
         raise NpuError(
             codes.PARSE_FILE, f"configuration file {path} nests deeper than {_MAX_DEPTH} levels", "make it flatter"
         )
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise NpuError(
             codes.PARSE_FILE, f"configuration file {path} is not valid JSON: {error}", "mend it, or leave only {} in it"
@@ -123,31 +164,55 @@ def check_dump(section: Any) -> dict[str, Any]:
         "dump_scene",
         "dump_path",
         "dump_step",
+        "dump_kernel_data",
     ):
         if key in section and not isinstance(section[key], str):
             raise NpuError(code, f"dump.{key} is {section[key]!r}, not a string", "put it in quotes")
     _check_values(section, _DUMP_VALUES, code, "dump")
     layers = section.get("dump_list", [])
-    if not isinstance(layers, list) or not all(isinstance(one, dict) for one in layers):
-        raise NpuError(code, "dump.dump_list is not a list of objects", 'write [] or [{"model_name": …}]')
+    if not isinstance(layers, list) or not all(_names_layers(one) for one in layers):
+        raise NpuError(
+            code,
+            "dump.dump_list is not a list of objects with names",
+            'write [] or [{"model_name": "m", "layer": ["a"]}]',
+        )
     scene = section.get("dump_scene")
-    writes = "dump_list" in section or section.get("dump_debug") == "on" or scene == "watcher"
-    if writes and not scene:
+    watches, overflow = scene == "watcher", section.get("dump_debug") == "on"
+    operators = section.get("dump_op_switch") == "on"
+    models = any(layers) and not watches
+    if watches or overflow or operators or ("dump_list" in section and not scene):
         path = section.get("dump_path", "")
         if not path or not os.path.isdir(path):
             raise NpuError(
                 code, f"dump.dump_path {path!r} is no existing directory", "create it first; dump data go there"
             )
-    if section.get("dump_debug") == "on" and (layers or section.get("dump_op_switch") == "on"):
+    if overflow and (models or operators):
         raise NpuError(code, "dump_debug cannot be combined with model or operator dump", "use one of them")
+    if scene in _EXCEPTION_SCENES and (models or operators):
+        raise NpuError(code, f"dump_scene {scene} cannot be combined with model or operator dump", "use one of them")
+    if not set(section.get("dump_kernel_data", "all").split(",")) <= _KERNEL_DATA:
+        raise NpuError(
+            code,
+            f"dump.dump_kernel_data is {section['dump_kernel_data']!r}",
+            f"write a comma list of {', '.join(sorted(_KERNEL_DATA))}",
+        )
     _check_steps(section.get("dump_step", ""))
     return section
+
+
+def _names_layers(entry: Any) -> bool:
+    """Whether an entry of `dump_list` is an object whose known keys hold names."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("model_name", ""), str):
+        return False
+    lists = (entry.get("layer", []), entry.get("watcher_nodes", []))
+    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists)
 
 
 def _check_steps(text: str) -> None:
     for part in text.split("|") if text else ():
         low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and (not high.isdigit() or int(high) < int(low))):
+        first, last = _whole_number(low), _whole_number(high if dash else low)
+        if first is None or last is None or last < first:
             raise NpuError(
                 codes.INVALID_DUMP_CONFIG,
                 f"dump.dump_step {text!r} is not understood at {part!r}",
@@ -162,10 +227,31 @@ def check_profiler(section: Any) -> dict[str, Any]:
         raise NpuError(
             code, f"the profiler section is a {type(section).__name__}, not an object", 'write {"profiler": {…}}'
         )
-    if any(key in section and not isinstance(section[key], str) for key in _PROFILER_VALUES):
-        raise NpuError(code, "a value of the profiler section is not a string", "put all values in quotes")
+    for key in _PROFILER_STRINGS:
+        if key in section and not isinstance(section[key], str):
+            raise NpuError(code, f"profiler.{key} is {section[key]!r}, not a string", "put all values in quotes")
     _check_values(section, _PROFILER_VALUES, code, "profiler")
+    for key, values in _PROFILER_LISTS.items():
+        if key in section and not set(section[key].split(",")) <= values:
+            raise NpuError(
+                code, f"profiler.{key} is {section[key]!r}", f"write a comma list of {', '.join(sorted(values))}"
+            )
+    _check_profiler_numbers(section, code)
     return section
+
+
+def _check_profiler_numbers(section: dict[str, Any], code: int) -> None:
+    limit = section.get("storage_limit", f"{_MIN_STORAGE_MB}MB")
+    if not limit.endswith("MB") or (_whole_number(limit[:-2]) or 0) < _MIN_STORAGE_MB:
+        raise NpuError(code, f"profiler.storage_limit is {limit!r}", f'write "{_MIN_STORAGE_MB}MB" or more')
+    for key in _PROFILER_FREQUENCIES:
+        if key not in section:
+            continue
+        hertz = _whole_number(section[key])
+        if not hertz or (key == "instr_profiling_freq" and hertz not in _INSTRUCTION_HZ):
+            raise NpuError(
+                code, f"profiler.{key} is {section[key]!r}", 'write a frequency in Hz, e.g. "50" (instr: 300 to 30000)'
+            )
 
 
 @dataclass(frozen=True)
@@ -184,8 +270,8 @@ class InitConfig:
         """Read and check a file; no path, an empty one and `{}` all mean defaults."""
         raw = read_json(path) if path else {}
         return cls(
-            dump=check_dump(raw["dump"]) if raw.get("dump") else {},
-            profiler=check_profiler(raw["profiler"]) if raw.get("profiler") else {},
+            dump=check_dump(raw.get("dump", {})),
+            profiler=check_profiler(raw.get("profiler", {})),
             max_opqueue_num=_queue_length(raw.get("max_opqueue_num", "20000")),
             err_msg_per_process=_message_mode(raw.get("err_msg_mode", "0")),
             default_device=_default_device(raw.get("defaultDevice")),
@@ -209,14 +295,14 @@ class InitConfig:
 
 
 def _queue_length(value: Any) -> int:
-    text = value if isinstance(value, str) else ""
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+    number = _whole_number(value)
+    if not number:
         raise NpuError(
             codes.INVALID_MAX_OPQUEUE_NUM_CONFIG,
             f"max_opqueue_num is {value!r}",
             'write a positive number in quotes, e.g. "20000"',
         )
-    return int(text)
+    return number
 
 
 def _message_mode(value: Any) -> bool:
@@ -228,12 +314,12 @@ def _message_mode(value: Any) -> bool:
 def _default_device(section: Any) -> int | None:
     if section is None:
         return None
-    text = section.get("default_device") if isinstance(section, dict) else None
-    if not isinstance(text, str) or not (text.isascii() and text.isdigit()):
+    index = _whole_number(section.get("default_device")) if isinstance(section, dict) else None
+    if index is None:
         raise NpuError(
             codes.FAILURE, f"defaultDevice is {section!r}", 'write {"defaultDevice": {"default_device": "0"}}'
         )
-    return int(text)
+    return index
 
 
 def _stack_sizes(section: Any) -> dict[str, Any]:

@@ -6,7 +6,9 @@ This is the door from addresses to bytes: nothing above `runtime/` looks at memo
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softnpu.base import callsite
@@ -16,7 +18,7 @@ from softnpu.base.handles import kind_of, words
 from softnpu.base.log import WARNING, log
 from softnpu.runtime.arena import CHUNK_SHIFT, Allocation, Arena, Atlas
 from softnpu.runtime.backends.base import Backend
-from softnpu.runtime.foreign import Pins, usable_prefix
+from softnpu.runtime.foreign import Pins, usable_prefix, writable
 
 if TYPE_CHECKING:
     from softnpu.base.config import Settings
@@ -27,6 +29,7 @@ _POLICY_FLAGS = 0x100 | 0x1000 | 0x100000
 _FILL_LIMIT = 64 << 20
 _DIRTY = 0xCD
 _SMALL = 1 << 20
+COUNTED_KINDS = frozenset({"device", "media"})  # addresses without own memory do not count as used
 DEVICE_KINDS = frozenset({"device", "media", "virtual", "imported"})
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT_KIND, HOST_TO_BUFFER = range(6)
 _DIRECTIONS = {
@@ -67,11 +70,11 @@ def machine_memory() -> int:
     return total
 
 
-class ShortRead(Exception):
-    """Only the first `usable` bytes of a foreign source can be read."""
+class ShortRead(NpuError):
+    """Only the first `usable` bytes of a foreign source can be read; `copy` makes do with them, others fail."""
 
-    def __init__(self, usable: int) -> None:
-        super().__init__(usable)
+    def __init__(self, usable: int, error: NpuError) -> None:
+        super().__init__(error.code, error.text, error.remedy)
         self.usable = usable
 
 
@@ -89,6 +92,7 @@ class Memory:
         self.limit = (1 << 62) if settings.overcommit else machine_memory()
         self.devices: list[Device] = []
         self.registered: dict[int, int] = {}
+        self.exported: dict[int, list[Path]] = {}  # files that offer an allocation to other processes
 
     # ---- allocation -------------------------------------------------------------------------------------------------
 
@@ -124,6 +128,12 @@ class Memory:
         if self.strict and padded <= _FILL_LIMIT:
             self.backend.fill(allocation.address, _DIRTY, padded)
         return allocation.address
+
+    def check_room(self, device: Device, size: int) -> None:
+        """Raise unless the device, and the machine, have this much memory left."""
+        if device.used + size > device.info.memory_bytes:
+            raise self._full(device, size)
+        self._check_machine(size)
 
     def _check_machine(self, padded: int) -> None:
         if padded < _SMALL:  # summing up costs more than a small allocation is worth
@@ -185,21 +195,28 @@ class Memory:
                 f"{address:#x} lies {address - allocation.address} bytes inside {allocation.describe()}",
                 "free the pointer that the allocation returned, not one with an offset",
             )
-        self._release(allocation)
+        if not self.release(allocation):
+            raise self.lost(address)
 
-    def _release(self, allocation: Allocation) -> None:
+    def release(self, allocation: Allocation) -> bool:
+        """Free an allocation; False when another thread was quicker."""
         device: Device | None = allocation.device
         arena = self.host if device is None else device.arena
         padded = allocation.end - allocation.address
         with arena.lock:
             if not allocation.live:
-                raise self.lost(allocation.address)
-            arena.release(allocation)
+                return False
             if device is None:
                 self.host_used -= padded
-            else:
+            elif allocation.kind in COUNTED_KINDS:
                 device.allocations -= 1
                 device.account(-padded)
+            else:  # what is mapped at these addresses must not shine through when they are used again
+                device.backend.unmap_at(allocation.address, padded)
+            arena.release(allocation)
+        for path in self.exported.pop(allocation.address, ()) if self.exported else ():
+            path.unlink(missing_ok=True)
+        return True
 
     def live_allocations(self) -> list[Allocation]:
         """All live allocations, by walking the address book."""
@@ -217,8 +234,9 @@ class Memory:
         for allocation in self.live_allocations():
             if allocation.device is device:
                 allocation.note = note
-                self._release(allocation)
-                count += 1
+                count += self.release(allocation)
+        if device is None:
+            self.registered.clear()
         return count
 
     # ---- the check --------------------------------------------------------------------------------------------------
@@ -243,16 +261,25 @@ class Memory:
         return allocation
 
     def _reach_foreign(self, address: int, size: int, write: bool) -> None:
-        if self.pins.covers(address, size):
-            return
+        room = self.pins.room(address, write)
+        if room is not None:
+            if size <= room:
+                return
+            if write or self.strict:
+                raise NpuError(
+                    codes.RT_PARAM_INVALID,
+                    f"{size} bytes at {address:#x} reach {size - room} bytes past the end of the bytes object or array there",
+                    "copy less, or pass a larger object",
+                )
         if kind_of(address) is not None or self.atlas.segment_of(address) is not None:
             raise self.lost(address)
-        usable = usable_prefix(address, size, write)
+        usable = usable_prefix(address, min(size, self.atlas.distance(address)), write)
         if usable >= size:
             return
+        error = self.lost(address, size, write)
         if usable == 0 or write or self.strict:
-            raise self.lost(address, size, write)
-        raise ShortRead(usable)
+            raise error
+        raise ShortRead(usable, error)
 
     def _outside(self, address: int, size: int, allocation: Allocation) -> NpuError:
         offset = address - allocation.address
@@ -298,6 +325,13 @@ class Memory:
             f"{address:#x} is no memory of this process that can be {verb}{extent}",
             "pass a pointer from acl.rt.malloc, malloc_host or acl.util.*_to_ptr whose object is still alive",
         )
+
+    def explain(self, value: int) -> str:
+        """What an address points into, for messages about values that should have been something else."""
+        allocation = self.atlas.find(value)
+        if allocation is None:
+            return ""
+        return f"it points into {allocation.describe()}" + ("" if allocation.live else ", which was freed")
 
     # ---- copies -----------------------------------------------------------------------------------------------------
 
@@ -365,10 +399,7 @@ class Memory:
     def copy_2d(self, dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
         """Check both rectangles and copy row by row."""
         target = self.reach(dst, dpitch * (height - 1) + width, True)
-        try:
-            source = self.reach(src, spitch * (height - 1) + width, False)
-        except ShortRead as short:
-            raise self.lost(src, spitch * (height - 1) + width) from short
+        source = self.reach(src, spitch * (height - 1) + width, False)
         if source is not None and target is not None and source.device is not target.device:
             self._check_peers(source, target)
         if kind != DEFAULT_KIND and self.strict:
@@ -382,11 +413,15 @@ class Memory:
 
     def read(self, address: int, size: int) -> bytes:
         """A copy of bytes at an address."""
-        try:
-            self.reach(address, size, False)
-        except ShortRead as short:
-            raise self.lost(address, size) from short
+        self.reach(address, size, False)
         return _bytes_at(address, size)
+
+    def snapshot(self, address: int, size: int) -> bytes:
+        """The same, of the part that exists where a foreign source is short."""
+        try:
+            return self.read(address, size)
+        except ShortRead as short:
+            return _bytes_at(address, short.usable)
 
     def store(self, address: int, data: bytes) -> None:
         """Write bytes to an address."""
@@ -394,22 +429,23 @@ class Memory:
         ctypes.memmove(address, data, len(data))
 
     def array(self, address: int, size: int, data_type: int) -> Any:
-        """A writable NumPy view of memory, typed by an aclDataType (bfloat16 as its bits)."""
+        """A NumPy view of memory, typed by an aclDataType (bfloat16 as its bits)."""
         import numpy
 
-        self.reach(address, size, True)
         dtype = numpy.dtype(numpy_name(data_type) or numpy.uint16)
         return self.view(address, (size // dtype.itemsize,), dtype)
 
     def view(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A NumPy array over memory that was checked before; it owns nothing and copies nothing."""
+        """A NumPy array over memory, writable where the memory is; it owns nothing and copies nothing."""
         import numpy
 
-        return numpy.asarray(_Interface(address, shape, dtype.str))
+        size = math.prod(shape) * dtype.itemsize
+        ours = self.reach(address, size, False) is not None or self.pins.room(address, True) is not None
+        return numpy.asarray(_Interface(address, shape, dtype.str, not (ours or writable(address, size))))
 
     def locate(self, address: int) -> tuple[int, int]:
         """aclrtMemLocationType of a pointer and the id of its device (host 0, device 1, unknown 2)."""
-        if address == 0:
+        if address == 0 or kind_of(address) is not None:
             raise self.lost(address)
         allocation = self.atlas.find(address)
         if allocation is None:
@@ -421,9 +457,10 @@ class Memory:
     # ---- host memory that the program registers ---------------------------------------------------------------------
 
     def _registration(self, address: int) -> int | None:
-        return next((start for start, size in self.registered.items() if start <= address < start + size), None)
+        ranges = list(self.registered.items())
+        return next((start for start, size in ranges if start <= address < start + size), None)
 
-    def register(self, address: int, size: int) -> int:
+    def register(self, address: int, size: int, write: bool = True) -> int:
         """Map host memory for the device; the device address is the same, since memory is shared here."""
         if address == 0 or size == 0:
             raise NpuError(
@@ -431,17 +468,22 @@ class Memory:
                 f"the range has address {address:#x} and size {size}",
                 "pass host memory with at least one byte",
             )
-        if any(address < start + length and start < address + size for start, length in self.registered.items()):
+        allocation = self.reach(address, size, write)
+        if allocation is not None and _on_device(allocation):
             raise NpuError(
-                codes.HOST_MEMORY_ALREADY_REGISTERED,
-                f"{address:#x} lies in a range that is registered already",
-                "call acl.rt.host_unregister first",
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} lies in {allocation.describe()}, which is no host memory",
+                "register memory of acl.rt.malloc_host, or of the program's own",
             )
-        try:
-            self.reach(address, size, True)
-        except ShortRead as short:
-            raise self.lost(address, size) from short
-        self.registered[address] = size
+        with self.host.lock:
+            ranges = list(self.registered.items())
+            if any(address < start + length and start < address + size for start, length in ranges):
+                raise NpuError(
+                    codes.HOST_MEMORY_ALREADY_REGISTERED,
+                    f"{address:#x} lies in a range that is registered already",
+                    "call acl.rt.host_unregister first",
+                )
+            self.registered[address] = size
         return address
 
     def registered_pointer(self, address: int) -> int:
@@ -472,8 +514,8 @@ class _Interface:
 
     __slots__ = ("__array_interface__",)
 
-    def __init__(self, address: int, shape: tuple[int, ...], typestr: str) -> None:
-        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr, "version": 3}
+    def __init__(self, address: int, shape: tuple[int, ...], typestr: str, read_only: bool) -> None:
+        self.__array_interface__ = {"data": (address, read_only), "shape": shape, "typestr": typestr, "version": 3}
 
 
 def _on_device(allocation: Allocation | None) -> int:

@@ -15,10 +15,11 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import HandleTable, words
 from softnpu.base.recent import recent
 from softnpu.runtime import sharing
+from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import MAX_SLOTS, SIZE, Board
 from softnpu.runtime.context import Context
-from softnpu.runtime.device import Device, inventory
+from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
 from softnpu.runtime.memory import Memory, human
@@ -35,8 +36,8 @@ class Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.settings = Settings()
-        self.handles = HandleTable()
         self.memory = Memory(self.settings, HostBackend())
+        self.handles = HandleTable(self.memory.explain)
         self.atlas = self.memory.atlas
         self.reports = ReportBook()
         self.local = threading.local()
@@ -52,13 +53,25 @@ class Process:
         self.extra: dict[str, Any] = {}
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()
+        self._arenas: dict[tuple[int, str], Arena] = {}
+        self._known_devices: dict[tuple[int, DeviceInfo], Device] = {}
         self.devices: list[Device] = []
         self._load_devices()
 
     def _load_devices(self) -> None:
         machine = inventory(self.settings)
-        self.devices = [Device(self, index, machine[physical]) for index, physical in enumerate(self.settings.visible)]
+        self.devices = [self._device(index, machine[physical]) for index, physical in enumerate(self.settings.visible)]
         self.memory.devices = self.devices
+
+    def _device(self, index: int, info: DeviceInfo) -> Device:
+        """A device outlives acl.finalize, and its address space a change of chip: old views stay valid."""
+        known = self._known_devices.get((index, info))
+        if known is None:
+            if (index, info.kind) not in self._arenas:
+                self._arenas[index, info.kind] = Arena(self.atlas, make_backend(info.kind), f"device {index}")
+            known = Device(self, index, info, self._arenas[index, info.kind])
+            self._known_devices[index, info] = known
+        return known
 
     # ---- life cycle -------------------------------------------------------------------------------------------------
 
@@ -160,11 +173,11 @@ class Process:
         for device in self.devices:
             for context in tuple(device.contexts):
                 self.end_context(context)
-            device.references = 0
-            device.opened = False
-            device.primary = None
             self.memory.release_all(device, "released by acl.finalize")
+            device.restore()
+            device.arena.trim()
         self.memory.release_all(None, "released by acl.finalize")
+        self.memory.host.trim()
         for handle, kind, _ in self.handles.live():
             if kind not in _SURVIVES_FINALIZE:
                 self.handles.discard(handle)
@@ -228,8 +241,9 @@ class Process:
             for context in tuple(device.contexts) if force else ():
                 self.end_context(context)
             if not device.contexts:
+                sharing.close_device(self, device)
                 self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
-                device.peers.clear()
+                device.restore()
             device.publish()
 
     # ---- contexts, streams, events ----------------------------------------------------------------------------------
@@ -337,6 +351,7 @@ class Process:
     def end_notify(self, notify: Notify) -> None:
         """Destroy a notify."""
         self.handles.discard(notify.handle)
+        sharing.close_notify(self, notify)
         if notify in notify.context.notifies:
             notify.context.notifies.discard(notify)
             notify.context.device.count("notifies", -1, 0, 0)

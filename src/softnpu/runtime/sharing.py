@@ -7,14 +7,16 @@ the same user.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from softnpu.base import config
+from softnpu.base import callsite, config
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.arena import CHUNK, Allocation
 from softnpu.runtime.event import Notify, SharedCell
@@ -29,6 +31,7 @@ _KEY = re.compile(r"softnpu-[0-9a-f]{32}", re.ASCII)
 _NO_PID_CHECK_MEMORY = 1
 _NO_PID_CHECK_NOTIFY = 2
 _UNMAPPED = "no physical memory is mapped there"
+_PAGE = 4096
 
 
 @dataclass
@@ -54,15 +57,14 @@ def reserve(process: Process, size: int) -> int:
     whole = align_up(size, CHUNK)
     if whole > device.info.memory_bytes * 16:
         raise NpuError(codes.RT_MEMORY_ALLOCATION, f"{size} bytes of addresses are not to be had", "reserve less")
-    allocation = Allocation(size, "virtual", device, None)
+    allocation = Allocation(size, "virtual", device, callsite.where() if process.memory.trace else None)
+    allocation.note = _UNMAPPED
     try:
-        with device.arena.lock:
-            device.arena.allocate(allocation, whole, CHUNK)
+        device.arena.allocate(allocation, whole, CHUNK)
     except MemoryError as error:
         raise NpuError(
             codes.RT_MEMORY_ALLOCATION, f"{size} bytes of addresses are not to be had: {error}", "reserve less"
         ) from error
-    allocation.note = _UNMAPPED
     return allocation.address
 
 
@@ -82,11 +84,16 @@ def _reservation(process: Process, address: int) -> Allocation:
 def release(process: Process, address: int) -> None:
     """Give reserved addresses back."""
     allocation = _reservation(process, address)
-    if not allocation.note:
-        raise NpuError(
-            codes.RT_PARAM_INVALID, f"physical memory is still mapped at {address:#x}", "call acl.rt.unmap_mem first"
-        )
-    allocation.device.arena.release(allocation)
+    with allocation.device.arena.lock:
+        if allocation.live and not allocation.note:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"physical memory is still mapped at {address:#x}",
+                "call acl.rt.unmap_mem first",
+            )
+        allocation.note = ""
+        if not process.memory.release(allocation):
+            raise process.memory.lost(address)
 
 
 def make_physical(process: Process, device: Device, size: int) -> int:
@@ -98,10 +105,7 @@ def make_physical(process: Process, device: Device, size: int) -> int:
             "see acl.rt.mem_get_allocation_granularity",
         )
     with device.arena.lock:
-        if device.used + size > device.info.memory_bytes:
-            raise NpuError(
-                codes.RT_MEMORY_ALLOCATION, f"device {device.index} has no {size} bytes left", "free memory first"
-            )
+        process.memory.check_room(device, size)
         try:
             descriptor = device.backend.make_physical(size)
         except MemoryError as error:
@@ -113,13 +117,14 @@ def make_physical(process: Process, device: Device, size: int) -> int:
 def free_physical(process: Process, handle: int) -> None:
     """Free physical memory that is mapped nowhere."""
     memory: Physical = process.handles.get("physical_mem", handle)
-    if memory.mapped:
-        raise NpuError(
-            codes.RT_PARAM_INVALID,
-            f"the physical memory is still mapped at {memory.mapped} place(s)",
-            "call acl.rt.unmap_mem first",
-        )
-    process.handles.remove("physical_mem", handle)
+    with memory.device.arena.lock:
+        if memory.mapped:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"the {memory.size} bytes of physical memory are still mapped at {memory.mapped} place(s)",
+                "call acl.rt.unmap_mem first",
+            )
+        process.handles.remove("physical_mem", handle)
     drop_physical(memory)
 
 
@@ -138,15 +143,12 @@ def map_memory(process: Process, address: int, size: int, offset: int, memory: P
     allocation = _reservation(process, address)
     if offset or flags:
         raise NpuError(codes.INVALID_PARAM, f"offset {offset} and flags {flags} are reserved", "pass 0 for both")
-    if not allocation.note:
-        raise NpuError(
-            codes.RT_PARAM_INVALID, f"memory is mapped at {address:#x} already", "call acl.rt.unmap_mem first"
-        )
-    if size == 0 or size % CHUNK or size > memory.size or size > allocation.end - allocation.address:
+    whole = allocation.end - allocation.address
+    if size != whole or size > memory.size:
         raise NpuError(
             codes.RT_PARAM_INVALID,
-            f"{size} bytes cannot be mapped: {memory.size} are there, {allocation.size} are reserved, the granularity is {CHUNK}",
-            "map the size of the physical memory",
+            f"{size} bytes cannot be mapped: {memory.size} are there, {whole} are reserved",
+            "map the whole reservation, with physical memory of the same size",
         )
     if memory.device is not allocation.device and memory.device.index not in allocation.device.peers:
         raise NpuError(
@@ -154,11 +156,15 @@ def map_memory(process: Process, address: int, size: int, offset: int, memory: P
             f"the memory is of device {memory.device.index}, the addresses of device {allocation.device.index}",
             "reserve and allocate on the same device",
         )
-    memory.device.backend.map_at(address, size, memory.descriptor)
-    memory.mapped += 1
-    allocation.size = size
-    allocation.note = ""
-    process.extra.setdefault("mapped", {})[address] = memory
+    with allocation.device.arena.lock:
+        if not allocation.note or not allocation.live:
+            raise NpuError(
+                codes.RT_PARAM_INVALID, f"memory is mapped at {address:#x} already", "call acl.rt.unmap_mem first"
+            )
+        memory.device.backend.map_at(address, size, memory.descriptor)
+        memory.mapped += 1
+        allocation.note = ""
+        process.extra.setdefault("mapped", {})[address] = memory
 
 
 def unmap(process: Process, address: int) -> None:
@@ -169,9 +175,10 @@ def unmap(process: Process, address: int) -> None:
         raise NpuError(
             codes.RT_PARAM_INVALID, f"nothing is mapped at {address:#x}", "map memory with acl.rt.map_mem first"
         )
-    allocation.note = _UNMAPPED
-    memory.device.backend.unmap_at(address, align_up(allocation.size, CHUNK))
-    memory.mapped -= 1
+    with allocation.device.arena.lock:
+        allocation.note = _UNMAPPED
+        memory.device.backend.unmap_at(address, allocation.end - address)
+        memory.mapped -= 1
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
@@ -194,18 +201,18 @@ def _record(key: str) -> Path:
     return config.runtime_dir() / f"{key}.share"
 
 
-def _publish(record: dict[str, Any]) -> str:
+def _publish(offer: _Offer) -> str:
     key = f"softnpu-{os.urandom(16).hex()}"
-    _write(key, record)
+    _write(key, offer)
     return key
 
 
-def _write(key: str, record: dict[str, Any]) -> None:
+def _write(key: str, offer: _Offer) -> None:
     path = _record(key)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(record), encoding="utf-8")
+        part.write_text(json.dumps(vars(offer)), encoding="utf-8")
         part.replace(path)
     except OSError as error:
         raise NpuError(
@@ -215,38 +222,65 @@ def _write(key: str, record: dict[str, Any]) -> None:
         ) from error
 
 
-def _load(key: str, kind: str) -> dict[str, Any]:
+@dataclass
+class _Offer:
+    """What a key file says."""
+
+    kind: str
+    pid: int
+    descriptors: list[list[int]]  # number and inode of each
+    size: int
+    offset: int
+    allowed: list[int]
+    open: bool
+
+    def sound(self) -> bool:
+        """Whether every field holds what it should: a file is not trusted because of its name."""
+        numbers = [self.pid, self.size, self.offset, *self.allowed, *(one for pair in self.descriptors for one in pair)]
+        return (
+            all(type(one) is int and one >= 0 for one in numbers)
+            and all(len(pair) == 2 for pair in self.descriptors)
+            and len(self.descriptors) >= 1
+            and self.pid > 0
+            and type(self.open) is bool
+        )
+
+
+def _load(key: str, kind: str = "") -> _Offer:
     path = _record(key)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        offer = _Offer(**json.loads(path.read_text(encoding="utf-8")))
+        if not offer.sound():
+            raise ValueError("the file is damaged")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise NpuError(
             codes.RT_PARAM_INVALID, f"key {key} is not known: {error}", "import while the exporting process lives"
         ) from error
-    if not isinstance(record, dict) or record.get("kind") != kind:
+    if kind and offer.kind != kind:
         raise NpuError(
             codes.RT_PARAM_INVALID, f"key {key} does not stand for a {kind}", "pass the key to the matching import call"
         )
-    return record
+    return offer
 
 
-def allow(key: str, pids: list[int]) -> None:
+def allow(process: Process, key: str, pids: list[int]) -> None:
     """Add processes that may import a key."""
-    path = _record(key)
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is not known: {error}", "export first") from error
-    if record.get("pid") != os.getpid():
-        raise NpuError(
-            codes.RT_NO_PERMISSION, f"key {key} was exported by another process", "only the exporter may add processes"
-        )
-    record["allowed"] = sorted({*record["allowed"], *pids})
-    _write(key, record)
+    with process.lock:
+        offer = _load(key)
+        if offer.pid != os.getpid():
+            raise NpuError(
+                codes.RT_NO_PERMISSION,
+                f"key {key} was exported by another process",
+                "only the exporter may add processes",
+            )
+        if any(pid < 0 for pid in pids):
+            raise NpuError(codes.RT_PARAM_INVALID, f"{pids} holds a number that is no process id", "pass process ids")
+        offer.allowed = sorted({*offer.allowed, *pids})
+        _write(key, offer)
 
 
-def _check_allowed(record: dict[str, Any], key: str) -> None:
-    if not record["open"] and os.getpid() not in record["allowed"]:
+def _check_allowed(offer: _Offer, key: str) -> None:
+    if not offer.open and os.getpid() not in offer.allowed:
         raise NpuError(
             codes.RT_NO_PERMISSION,
             f"process {os.getpid()} is not on the list of key {key}",
@@ -254,15 +288,36 @@ def _check_allowed(record: dict[str, Any], key: str) -> None:
         )
 
 
-def _open(pid: int, descriptor: int) -> int:
+def _offered(descriptor: int) -> list[int]:
+    return [descriptor, os.fstat(descriptor).st_ino]
+
+
+def _open(offer: _Offer, key: str, each: int) -> list[int]:
+    """The exporter's descriptors as ours; each must be the memory it was, with at least `each` bytes."""
+    opened: list[int] = []
     try:
-        return os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
+        for number, inode in offer.descriptors:
+            opened.append(os.open(f"/proc/{offer.pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+            status = os.fstat(opened[-1])
+            # The number of a dead exporter may belong to another process by now, with other files.
+            if not stat.S_ISREG(status.st_mode) or status.st_ino != inode or status.st_size < each:
+                raise OSError(f"descriptor {number} is not the memory that was exported")
+    except (OSError, OverflowError) as error:
+        _close(opened)
+        if not os.path.isdir(f"/proc/{offer.pid}"):
+            _record(key).unlink(missing_ok=True)
         raise NpuError(
             codes.RT_IPC_ERROR,
-            f"memory of process {pid} cannot be opened: {error}",
+            f"memory of process {offer.pid} cannot be opened: {error}",
             "the exporting process must be alive and belong to the same user",
         ) from error
+    return opened
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
 
 
 # ---- memory between processes ----------------------------------------------------------------------------------------
@@ -285,57 +340,65 @@ def export_memory(process: Process, address: int, size: int, flag: int) -> str:
         chunks = allocation.device.arena.share(allocation)
     except MemoryError as error:
         raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
-    record = {
-        "kind": "memory", "pid": os.getpid(), "descriptors": [descriptor for _, descriptor in chunks], "chunk": CHUNK,
-        "offset": address - chunks[0][0], "size": size, "device": allocation.device.info.index, "allowed": [os.getpid()],
-        "open": flag == _NO_PID_CHECK_MEMORY,
-    }  # fmt: skip
-    key = _publish(record)
+    start = chunks[0][0]
+    descriptors = [_offered(descriptor) for _, descriptor in chunks]
+    allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_MEMORY
+    key = _publish(_Offer("memory", os.getpid(), descriptors, size, address - start, allowed, is_open))
     process.extra.setdefault("exports", {})[key] = allocation
+    process.memory.exported.setdefault(allocation.address, []).append(_record(key))
     return key
 
 
 def import_memory(process: Process, key: str, flag: int) -> int:
     """Map memory that another process exported."""
-    record = _load(key, "memory")
-    _check_allowed(record, key)
+    offer = _load(key, "memory")
+    _check_allowed(offer, key)
     if flag not in (0, 1):
         raise NpuError(codes.INVALID_PARAM, f"import flag {flag} is not known", "pass 0 or 1")
     device = process.current().device
-    imports = process.extra.setdefault("imports", {})
-    if key in imports:
-        raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is imported already", "use the pointer of the first import")
-    descriptors = [_open(record["pid"], one) for one in record["descriptors"]]
-    allocation = Allocation(record["size"], "imported", device, None)
-    try:
-        with device.arena.lock:
-            device.arena.allocate(allocation, len(descriptors) * CHUNK, CHUNK)
+    whole = len(offer.descriptors) * CHUNK
+    if offer.offset + offer.size > whole or offer.size == 0:
+        raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is not known: the file is damaged", "export again")
+    with process.lock:
+        imports = process.extra.setdefault("imports", {})
+        if key in imports:
+            raise NpuError(
+                codes.RT_PARAM_INVALID, f"key {key} is imported already", "use the pointer of the first import"
+            )
+        descriptors = _open(offer, key, CHUNK)
+        allocation = Allocation(offer.size, "imported", device, callsite.where() if process.memory.trace else None)
+        try:
+            device.arena.allocate(allocation, whole, CHUNK)
+            imports[key] = allocation
             for index, descriptor in enumerate(descriptors):
                 device.backend.map_at(allocation.address + index * CHUNK, CHUNK, descriptor)
-    except MemoryError as error:
-        raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-    imports[key] = allocation
-    return int(allocation.address + record["offset"])
+        except MemoryError as error:
+            if imports.pop(key, None) is not None:
+                process.memory.release(allocation)
+            raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
+        finally:
+            _close(descriptors)
+    return allocation.address + offer.offset
 
 
 def close_memory(process: Process, key: str) -> None:
     """Undo an export or an import of this process."""
     imported = process.extra.get("imports", {}).pop(key, None)
     if imported is not None:
-        device = imported.device
-        device.backend.unmap_at(imported.address, imported.end - imported.address)
-        device.arena.release(imported)
+        process.memory.release(imported)
         return
-    if process.extra.get("exports", {}).pop(key, None) is None:
+    exported = process.extra.get("exports", {}).pop(key, None)
+    if exported is None:
         raise NpuError(
             codes.RT_PARAM_INVALID,
             f"key {key!r} was neither exported nor imported by this process",
             "pass a key of this process",
         )
-    _record(key).unlink(missing_ok=True)
+    path = _record(key)
+    path.unlink(missing_ok=True)
+    others = [one for one in process.memory.exported.pop(exported.address, []) if one != path]
+    if others and exported.live:
+        process.memory.exported[exported.address] = others
 
 
 def export_physical(memory: Physical, kind: int, flags: int) -> int:
@@ -347,17 +410,15 @@ def export_physical(memory: Physical, kind: int, flags: int) -> int:
             "use type 1 and flags 0 or 1",
         )
     if not memory.key:
-        record = {
-            "kind": "physical",
-            "pid": os.getpid(),
-            "descriptors": [memory.descriptor],
-            "size": memory.size,
-            "allowed": [os.getpid()],
-            "open": flags == _NO_PID_CHECK_MEMORY,
-        }
         number = int.from_bytes(os.urandom(8), "little") >> 2 | 1 << 62
+        allowed = [os.getpid()]
+        offer = _Offer("physical", os.getpid(), [_offered(memory.descriptor)], memory.size, 0, allowed, False)
+        _write(shareable_key(number), offer)
         memory.key = shareable_key(number)
-        _write(memory.key, record)
+    if flags == _NO_PID_CHECK_MEMORY:
+        offer = _load(memory.key, "physical")
+        offer.open = True
+        _write(memory.key, offer)
     return int(memory.key[-16:], 16)
 
 
@@ -369,11 +430,13 @@ def shareable_key(number: int) -> str:
 def import_physical(process: Process, number: int, device_id: int) -> int:
     """A handle for physical memory that another process exported."""
     key = shareable_key(number)
-    record = _load(key, "physical")
-    _check_allowed(record, key)
+    offer = _load(key, "physical")
+    _check_allowed(offer, key)
     device = process.device(device_id)
-    descriptor = _open(record["pid"], record["descriptors"][0])
-    return process.handles.add("physical_mem", Physical(device, record["size"], descriptor, imported=True))
+    if offer.size == 0 or offer.size % CHUNK:
+        raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is not known: the file is damaged", "export again")
+    (descriptor,) = _open(offer, key, offer.size)[:1]
+    return process.handles.add("physical_mem", Physical(device, offer.size, descriptor, imported=True))
 
 
 # ---- notifies between processes --------------------------------------------------------------------------------------
@@ -388,41 +451,38 @@ def export_notify(process: Process, notify: Notify, length: int, flag: int) -> s
     if notify.key:
         return notify.key
     backend = notify.context.device.backend
-    descriptor = backend.make_physical(4096)
-    notify.move(SharedCell(_word(backend.map_shared(descriptor, 0, 4096))))
-    record = {
-        "kind": "notify",
-        "pid": os.getpid(),
-        "descriptors": [descriptor],
-        "allowed": [os.getpid()],
-        "open": flag == _NO_PID_CHECK_NOTIFY,
-    }
-    notify.key = _publish(record)
-    process.extra.setdefault("notifies", {})[notify.key] = descriptor
+    descriptor = backend.make_physical(_PAGE)
+    notify.move(SharedCell(_word(backend.map_shared(descriptor, 0, _PAGE))))
+    allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_NOTIFY
+    process.extra.setdefault("notifies", {})[notify] = descriptor
+    notify.key = _publish(_Offer("notify", os.getpid(), [_offered(descriptor)], _PAGE, 0, allowed, is_open))
     return notify.key
 
 
-def allow_notify(notify: Notify, pids: list[int]) -> None:
+def allow_notify(process: Process, notify: Notify, pids: list[int]) -> None:
     """Add processes that may import a notify."""
     if not notify.key:
         raise NpuError(
             codes.RT_PARAM_INVALID, f"notify {notify.id} was not exported", "call acl.rt.notify_get_export_key first"
         )
-    allow(notify.key, pids)
+    allow(process, notify.key, pids)
 
 
 def import_notify(process: Process, key: str, flag: int) -> Notify:
     """A notify of this process that stands for one of another."""
     if flag not in (0, 2):
         raise NpuError(codes.INVALID_PARAM, f"import flag {flag} is not known", "pass 0 or 2")
-    record = _load(key, "notify")
-    _check_allowed(record, key)
-    notify = process.create_notify(0)
-    descriptor = _open(record["pid"], record["descriptors"][0])
+    offer = _load(key, "notify")
+    _check_allowed(offer, key)
+    context = process.current()
+    descriptors = _open(offer, key, _PAGE)
     try:
-        address = notify.context.device.backend.map_shared(descriptor, 0, 4096)
+        address = context.device.backend.map_shared(descriptors[0], 0, _PAGE)
+    except MemoryError as error:
+        raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
     finally:
-        os.close(descriptor)
+        _close(descriptors)
+    notify = process.create_notify(0)
     notify.move(SharedCell(_word(address)))
     return notify
 
@@ -433,17 +493,35 @@ def _word(address: int) -> memoryview:
     return memoryview((ctypes.c_uint8 * 1).from_address(address)).cast("B")
 
 
-def close_all(process: Process) -> None:
-    """The process is finalised: take records away and close descriptors."""
-    for key, descriptor in process.extra.get("notifies", {}).items():
-        _record(key).unlink(missing_ok=True)
+def close_notify(process: Process, notify: Notify) -> None:
+    """A notify ends: nobody can import it any longer. Its page stays, since a stream may still look at it."""
+    descriptor = process.extra.get("notifies", {}).pop(notify, None)
+    if descriptor is not None:
+        if notify.key:
+            _record(notify.key).unlink(missing_ok=True)
         os.close(descriptor)
-    for key in process.extra.get("exports", {}):
-        _record(key).unlink(missing_ok=True)
-    for address, memory in process.extra.get("mapped", {}).items():
-        memory.device.backend.unmap_at(address, align_up(memory.size, CHUNK))
-    for key in list(process.extra.get("imports", {})):
+
+
+def close_device(process: Process, device: Device) -> None:
+    """The memory of a device is released: end what is mapped there, imported there and exported from there."""
+    mapped, imports, exports = (process.extra.get(name, {}) for name in ("mapped", "imports", "exports"))
+    for address in list(mapped):
+        allocation = process.atlas.find(address)
+        if allocation is not None and allocation.device is device:
+            unmap(process, address)
+    for key in [key for owned in (imports, exports) for key, one in list(owned.items()) if one.device is device]:
         close_memory(process, key)
     for handle, _, memory in process.handles.live("physical_mem"):
-        process.handles.discard(handle)
-        drop_physical(memory)
+        if memory.device is device and not memory.mapped:
+            process.handles.discard(handle)
+            drop_physical(memory)
+
+
+def close_all(process: Process) -> None:
+    """The process is finalised: take records away and close descriptors."""
+    for notify in list(process.extra.get("notifies", {})):
+        close_notify(process, notify)
+    for device in process.devices:
+        close_device(process, device)
+    for device in process.devices:  # memory of one device may have been mapped on another
+        close_device(process, device)

@@ -20,6 +20,7 @@ _INLINE = 128 << 10  # below this a copy costs less than waking a thread
 _ALIGN = 64
 _DESCRIPTOR = struct.Struct("<8sQQQQ24x")
 _MAGIC = b"SNPUCPY1"
+_DESCRIBED_KINDS = range(1, 4)
 _WORD = 8
 _BF16 = 27
 SUM, MAX, MIN, EQUAL = range(10, 14)
@@ -38,7 +39,7 @@ def copy_async(memory: Memory, dst: int, dst_max: int, src: int, count: int, kin
         _check_alignment(dst, src)
     memory.reach(dst, count, True)
     if kind == HOST_TO_BUFFER:
-        data = memory.read(src, count)
+        data = memory.snapshot(src, count)
         stream.submit(lambda: memory.store(dst, data), "MEMCPY_ASYNC", inline=count <= _INLINE, detail=detail)
         return
     stream.submit(lambda: memory.copy(dst, src, count, kind), "MEMCPY_ASYNC", inline=count <= _INLINE, detail=detail)
@@ -123,7 +124,7 @@ def copy_2d_async(
 
 def descriptor_size(kind: int) -> int:
     """Bytes of a copy descriptor."""
-    if kind not in range(1, 4):
+    if kind not in _DESCRIBED_KINDS:
         raise NpuError(
             codes.RT_FEATURE_NOT_SUPPORT, f"copy kind {kind} has no descriptors", "use 1, 2 or 3 of aclrtMemcpyKind"
         )
@@ -149,7 +150,7 @@ def copy_by_descriptor(memory: Memory, desc: int, kind: int, stream: Stream) -> 
 
     def work() -> None:
         magic, kind, src, dst, count = _DESCRIPTOR.unpack(memory.read(desc, _DESCRIPTOR.size))
-        if magic != _MAGIC:
+        if magic != _MAGIC or kind not in _DESCRIBED_KINDS:
             raise NpuError(
                 codes.RT_PARAM_INVALID,
                 f"{desc:#x} holds no copy descriptor",
@@ -161,10 +162,12 @@ def copy_by_descriptor(memory: Memory, desc: int, kind: int, stream: Stream) -> 
 
 
 def _check_word(memory: Memory, addr: int) -> None:
-    if addr == 0 or addr % _WORD:
+    if addr == 0:
+        raise NpuError(codes.INVALID_PARAM, "the address is null (0)", "check the ret of the allocation")
+    if addr % _WORD:
         raise NpuError(
             codes.RT_PARAM_INVALID,
-            f"address {addr:#x} is null or not a multiple of {_WORD}",
+            f"address {addr:#x} is not a multiple of {_WORD}",
             "pass the address of an 8-byte word of device memory",
         )
     memory.reach(addr, _WORD, True)
@@ -231,13 +234,14 @@ def reduce(memory: Memory, dst: int, src: int, count: int, kind: int, data_type:
 def _reduce(memory: Memory, dst: int, src: int, count: int, kind: int, data_type: int) -> None:
     import numpy
 
+    memory.reach(dst, count, True)
     left, right = memory.array(dst, count, data_type), memory.array(src, count, data_type)
     functions: dict[int, Any] = {SUM: numpy.add, MAX: numpy.maximum, MIN: numpy.minimum, EQUAL: numpy.equal}
-    if data_type == _BF16:
-        result = functions[kind](_widen(left), _widen(right)).astype(numpy.float32)
-        left[...] = _narrow(result)
-        return
-    left[...] = functions[kind](left, right)
+    with numpy.errstate(all="ignore"):  # an overflow is a value here (infinity), not a warning of the program's
+        if data_type == _BF16:
+            left[...] = _narrow(functions[kind](_widen(left), _widen(right)).astype(numpy.float32))
+        else:
+            left[...] = functions[kind](left, right)
 
 
 def _widen(bits: numpy.ndarray[Any, Any]) -> Any:

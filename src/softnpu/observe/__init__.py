@@ -1,0 +1,1 @@
+"""Listens to the trace bus and shows what happened. Only watches: nothing here changes a result."""
