@@ -21,7 +21,7 @@ _STEP = 16
 
 _kind_codes: dict[str, int] = {}
 _kind_names: dict[int, str] = {}
-_kind_lock = threading.Lock()
+_kind_lock = threading.RLock()
 
 
 def _code_of(kind: str) -> int:

@@ -301,22 +301,32 @@ class Arena:
         """Free an allocation; its addresses stay mapped and its record stays findable until they are used again."""
         with self.lock:
             allocation.live = False
-            self._late.append(allocation)
-            if not self._inside:
-                self._settle()
+            if self._inside:
+                self._late.append(allocation)
+                return
+            self._inside = True
+            try:
+                self._put_back(allocation)
+            finally:
+                self._inside = False
+                if self._late:
+                    self._settle()
 
     def _settle(self) -> None:
+        """Put back what destructors freed while the lists were in our hands."""
         while self._late:
             self._inside = True
             try:
-                allocation = self._late.popleft()
-                block = allocation.block
-                if isinstance(block, Slab):
-                    self._release_slot(block, allocation)
-                else:
-                    self._release_chunks(block.base >> CHUNK_SHIFT, block.chunks)
+                self._put_back(self._late.popleft())
             finally:
                 self._inside = False
+
+    def _put_back(self, allocation: Allocation) -> None:
+        block = allocation.block
+        if isinstance(block, Slab):
+            self._release_slot(block, allocation)
+        else:
+            self._release_chunks(block.base >> CHUNK_SHIFT, block.chunks)
 
     def _release_slot(self, slab: Slab, allocation: Allocation) -> None:
         slab.live -= 1

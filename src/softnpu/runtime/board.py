@@ -97,7 +97,7 @@ class Board:
         # What has been stored is remembered here, because reading a word back costs as much as storing it.
         self._peaks, self._busy, self._tasks = [0] * slots, [0] * slots, [0] * slots
         self._running, self._since = [0] * slots, [0] * slots
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.path = path
         self.shared = path is not None
         self.slots = slots
@@ -212,7 +212,7 @@ class Board:
     def _detach(self) -> None:
         # The map is dropped, never closed: a thread in the middle of a store keeps it alive until it is done.
         self._words = memoryview(bytearray(self._words)).cast("Q")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = [0] * self.slots
         self.path = None
         self.shared = False

@@ -51,7 +51,7 @@ class Event:
         self.id = number
         self.mark: Mark | None = None
         self.waits = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.handle = 0
 
     @property

@@ -214,8 +214,9 @@ class Memory:
             else:  # what is mapped at these addresses must not shine through when they are used again
                 device.backend.unmap_at(allocation.address, padded)
             arena.release(allocation)
-        for path in self.exported.pop(allocation.address, ()) if self.exported else ():
-            path.unlink(missing_ok=True)
+        if self.exported:
+            for path in self.exported.pop(allocation.address, ()):
+                path.unlink(missing_ok=True)
         return True
 
     def live_allocations(self) -> list[Allocation]:
