@@ -153,7 +153,7 @@ def support_page(module: str) -> str:
     spec = api(module)
     full = spec["module"]
     rows = spec["function"]
-    there = {row["name"]: _boundary.body_of(full, row["name"]) is not None for row in rows}
+    there = {row["name"]: _boundary.implemented(full, row["name"]) for row in rows}
     done = sum(there.values())
     lines = [
         PAGE_MARK,
@@ -196,7 +196,7 @@ def support_index() -> str:
     total = whole = 0
     for module in MODULES:
         spec = api(module)
-        done = sum(_boundary.body_of(spec["module"], row["name"]) is not None for row in spec["function"])
+        done = sum(_boundary.implemented(spec["module"], row["name"]) for row in spec["function"])
         lines.append(f"| [{spec['module']}]({module}.md) | {done} | {len(spec['function'])} |")
         total, whole = total + done, whole + len(spec["function"])
     lines += [
@@ -273,7 +273,7 @@ def environment_page() -> str:
         "",
         "# Environment variables",
         "",
-        "All of them, read in one place (`softnpu/base/config.py`) when `acl.init` runs; those of the log when its first line is written.",
+        "All of them. They are read in one place (`softnpu/base/config.py`) when `acl.init` runs, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`).",
         "",
     ]
     for group in dict.fromkeys(variable.group for variable in VARIABLES):

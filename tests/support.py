@@ -84,7 +84,7 @@ class Reporter:
     def close(self) -> None:
         """End the thread."""
         self._stop.set()
-        ok(acl.util.stop_thread(self.tid))
+        ok(in_thread(lambda: acl.util.stop_thread(self.tid)))
 
     def __enter__(self) -> Reporter:
         return self

@@ -8,20 +8,23 @@ binding's, section 1 of the reference.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import math
 import operator
-import sys
+import struct
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.log import DEBUG, ERROR, WARNING, log
 from softnpu.base.recent import recent
 from softnpu.base.trace import Span, bus
-from softnpu.runtime.process import process
+from softnpu.runtime.process import SURVIVES_FINALIZE, process
 
 FACES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
 
@@ -32,8 +35,12 @@ BODIES: dict[str, tuple[str, ...]] = {
     "acl.util": ("util",),
     "acl.mdl": ("dataset",),
 }
+# Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
+_NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})
 _HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
 _HIMPI_NOT_SUPPORT = 0x08
+# Functions that leave a wrong number of arguments to CPython's own complaint.
+_CPYTHONS_WORDS = frozenset({"acl.util.start_thread", "acl.op.register_compile_func"})
 _M64 = (1 << 64) - 1
 _M32 = (1 << 32) - 1
 _RANGES = {
@@ -42,6 +49,7 @@ _RANGES = {
     "i64": (-(1 << 63), (1 << 63) - 1),
     "u8": (0, 255),
 }
+_SINGLE = struct.Struct("<f")
 _index = operator.index
 
 
@@ -78,6 +86,16 @@ def _float(value: Any) -> float:
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError
     return float(value)
+
+
+def _float32(value: Any) -> float:
+    """A C float: rounded to single precision, infinite beyond its range."""
+    number = _float(value)
+    try:
+        single: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return single
 
 
 def _text(value: Any) -> str:
@@ -132,7 +150,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "u32": _u32,
     "u64": _u64,
     "ptr": _u64,
-    "f32": _float,
+    "f32": _float32,
     "f64": _float,
     "str": _text,
     "bytes": _bytes,
@@ -198,7 +216,7 @@ def resolver(kind: str) -> Callable[[int], Any]:
         owner = process()
         found = owner.handles.peek(word, handle)
         if found is None:
-            if handle and not owner.started and owner.was_started:
+            if handle and word not in SURVIVES_FINALIZE:
                 owner.need_start()
             raise owner.handles.error(word, handle)
         return found
@@ -248,9 +266,10 @@ def report(name: str, shape: Shape, error: NpuError) -> Any:
     """Log a failed call, remember it for get_recent_err_msg, and give its documented answer."""
     recent.note(name, error)
     logger = log()
-    if logger.level <= ERROR:
+    level = DEBUG if error.code in _NORMAL else ERROR
+    if logger.level <= level:
         remedy = f" ({error.remedy})" if error.remedy else ""
-        logger.write(ERROR, f"{error}{remedy}", "ASCENDCL", name)
+        logger.write(level, f"{error}{remedy}", "ASCENDCL", name)
     return shape.fail(error.code)
 
 
@@ -267,16 +286,12 @@ def _internal(name: str, error: Exception) -> NpuError:
 
 _TEMPLATE = """
 def {name}(*args):
-    if bus.listeners:
-        if not inside.flag:
-            return traced(label, inside, {name}, args)
-        inside.flag = False
-    try:
+{trace}    try:
 {take}
     except Raise as wrapped:
         raise wrapped.exception from None
     except Exception:
-        raise TypeError(complaint) from None
+        raise complain(label, arguments, args) from None
     try:
 {resolve}        {call}
     except NpuError as error:
@@ -289,23 +304,51 @@ def {name}(*args):
 """
 
 
-class _Inside(threading.local):
-    flag = False
+_KIND_WORDS = {
+    "f32": "a number", "f64": "a number", "str": "a str without NUL", "dict": "a dict", "tuple": "a tuple",
+    "i16": "an int of 16 bits", "i32": "an int of 32 bits", "i64": "an int of 64 bits", "u8": "an int from 0 to 255",
+}  # fmt: skip
 
 
-_inside = _Inside()
+def _complain(label: str, arguments: list[tuple[str, str]], args: tuple[Any, ...]) -> TypeError:
+    """The binding's TypeError, with a note that says which argument is wrong."""
+    error = TypeError(f"{label} args parse failed")
+    wanted = ", ".join(name for name, _ in arguments)
+    if len(args) != len(arguments):
+        if label in _CPYTHONS_WORDS:
+            return TypeError(f"function takes exactly {len(arguments)} arguments ({len(args)} given)")
+        error.add_note(f"{label}({wanted}) takes {len(arguments)} arguments, {len(args)} were given")
+    for index, ((name, kind), value) in enumerate(zip(arguments, args, strict=False)):
+        try:
+            converter(kind, index)(value)
+        except Exception:
+            error.add_note(
+                f"argument {index + 1} ({name}) must be {_KIND_WORDS.get(kind, 'an int')}, not {type(value).__name__}"
+            )
+            break
+    return error
 
 
-def _traced(label: str, inside: _Inside, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+_TRACE = """    if bus.listeners:
+        return traced(label, untraced(), args)
+"""
+
+
+def _traced(label: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Run a call as a span of the trace bus."""
-    inside.flag = True
     start = time.monotonic_ns()
+    answer: Any = None
     try:
-        return function(*args)
+        answer = function(*args)
+        return answer
     finally:
-        context = getattr(process().local, "context", None)
+        end = time.monotonic_ns()
+        try:
+            context = getattr(process().local, "context", None)
+        except NpuError:  # the environment allows no process object; the call itself has said so
+            context = None
         device = context.device.index if context is not None else -1
-        bus.publish(Span("api", label, start, time.monotonic_ns(), device, -1, threading.get_native_id(), {}))
+        bus.publish(Span("api", label, start, end, device, -1, threading.get_native_id(), {"answer": answer}))
 
 
 def _take_lines(arguments: list[tuple[str, str]], optional: int) -> list[str]:
@@ -315,7 +358,7 @@ def _take_lines(arguments: list[tuple[str, str]], optional: int) -> list[str]:
         return ["pass"]  # surplus arguments of a function that takes none are ignored, as in the binding
     if optional:
         lines.append(f"if not {len(names) - optional} <= len(args) <= {len(names)}: raise TypeError")
-        lines.append(f"args = args + (MISSING,) * ({len(names)} - len(args))")
+        lines.append(f"args += (MISSING,) * ({len(names)} - len(args))")
     lines.append(f"({', '.join(names)},) = args")
     for index, (name, (_, kind)) in enumerate(zip(names, arguments, strict=True)):
         test = ""
@@ -324,7 +367,9 @@ def _take_lines(arguments: list[tuple[str, str]], optional: int) -> list[str]:
         elif kind == "i32":
             test = f"if type({name}) is not int or not -2147483648 <= {name} <= 2147483647: "
         elif index >= len(names) - optional:
-            test = f"if {name} is not MISSING: "
+            test = f"{name} = None if {name} is MISSING else "
+            lines.append(f"{test}convert{index}({name})")
+            continue
         lines.append(f"{test}{name} = convert{index}({name})")
     return lines
 
@@ -340,7 +385,7 @@ def _missing(label: str, row: tuple[Any, ...]) -> Callable[..., Any]:
         raise NpuError(
             code,
             f"{label} is declared but not implemented in this version of softnpu (manual section: {row[2]})",
-            "see docs/support for what is implemented",
+            "the pages under docs/support list what is implemented",
         )
 
     return body
@@ -358,9 +403,9 @@ def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any]
     arguments = arguments_of(row[0])
     shape = Shape(row[1])
     space: dict[str, Any] = {
-        "bus": bus, "inside": _inside, "traced": _traced, "label": label, "Raise": Raise, "NpuError": NpuError,
-        "report": report, "shape": shape, "internal": _internal, "complaint": f"{label} args parse failed",
-        "MISSING": None, "body": body or _missing(label, row),
+        "bus": bus, "traced": _traced, "label": label, "Raise": Raise, "NpuError": NpuError, "report": report,
+        "shape": shape, "internal": _internal, "complain": _complain, "arguments": arguments, "MISSING": object(),
+        "body": body or _missing(label, row),
     }  # fmt: skip
     resolve = []
     for index, (_, kind) in enumerate(arguments):
@@ -377,9 +422,15 @@ def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any]
         call = "value = " + call
         result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
     take = "".join(f"        {line}\n" for line in _take_lines(arguments, row[3])).rstrip("\n")
-    source = _TEMPLATE.format(name=name, take=take, resolve="".join(resolve), call=call, result=result)
-    exec(compile(source, f"<softnpu boundary {label}>", "exec"), space)
-    function: Callable[..., Any] = space[name]
+
+    def define(trace: str) -> Callable[..., Any]:
+        source = _TEMPLATE.format(name=name, trace=trace, take=take, resolve="".join(resolve), call=call, result=result)
+        exec(compile(source, f"<softnpu boundary {label}>", "exec"), space)
+        made: Callable[..., Any] = space[name]
+        return made
+
+    space["untraced"] = functools.cache(lambda: define(""))  # made when a call is traced for the first time
+    function = define(_TRACE)
     function.__module__ = module
     function.__doc__ = (
         f"{name}({', '.join(n for n, _ in arguments)}) -> {row[1]}\n\n{row[5]}\nManual section: {row[2]}."
@@ -393,20 +444,42 @@ def raw(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+@functools.cache
+def _load(module: str) -> tuple[dict[str, tuple[Any, ...]], list[ModuleType], dict[str, Any]]:
+    """Rows, files of bodies and namespace of a face module.
+
+    All at once, with the first function asked for: destructors call others for the first time while the interpreter ends,
+    when nothing can be imported any more.
+    """
+    rows = importlib.import_module(f"softnpu.spec.tables.api_{module.rpartition('.')[2]}").ROWS
+    parts = [importlib.import_module(f"acl._bodies.{part}") for part in BODIES.get(module, ())]
+    return rows, parts, vars(importlib.import_module(module))
+
+
 def rows_of(module: str) -> dict[str, tuple[Any, ...]]:
     """The rows of a face module: name → (args, returns, section, optional, mod, doc)."""
-    table = importlib.import_module(f"softnpu.spec.tables.api_{module.rpartition('.')[2]}")
-    rows: dict[str, tuple[Any, ...]] = table.ROWS
-    return rows
+    return _load(module)[0]
 
 
 def body_of(module: str, name: str) -> Callable[..., Any] | None:
     """The body of a function, or None while it has none."""
-    for part in BODIES.get(module, ()):
-        found = getattr(importlib.import_module(f"acl._bodies.{part}"), name, None)
-        if found is not None and getattr(found, "__module__", "") == f"acl._bodies.{part}":
-            return found  # type: ignore[no-any-return]
+    for part in _load(module)[1]:
+        found: Callable[..., Any] | None = getattr(part, name, None)
+        if found is not None and getattr(found, "__module__", "") == part.__name__:
+            return found
     return None
+
+
+def implemented(module: str, name: str) -> bool:
+    """Whether a function does what it is for (and not only refuses, as those of hardware that no chip row has)."""
+    body = body_of(module, name)
+    return body is not None and not getattr(body, "refuses", False)
+
+
+def refuses(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a body that only answers why the thing cannot be done."""
+    function.refuses = True  # type: ignore[attr-defined]
+    return function
 
 
 def attribute(module: str, name: str) -> Any:
@@ -415,11 +488,12 @@ def attribute(module: str, name: str) -> Any:
     if row is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     function = build(module, name, row, body_of(module, name))
-    vars(sys.modules[module])[name] = function
+    _load(module)[2][name] = function
     return function
 
 
 def listing(module: str) -> list[str]:
     """What `dir()` of a face module shows: its functions, and the submodules of `acl`."""
     submodules = FACES if module == "acl" else ()
-    return sorted({*rows_of(module), *submodules, *(key for key in vars(sys.modules[module]) if key.startswith("__"))})
+    rows, _, space = _load(module)
+    return sorted({*rows, *submodules, *(key for key in tuple(space) if key.startswith("__"))})

@@ -8,19 +8,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_loaded: Any = None  # kept here, because nothing can be imported while the interpreter ends
+
+
+def _boundary() -> Any:
+    global _loaded
+    if _loaded is None:
+        import acl._boundary as loaded
+
+        _loaded = loaded
+    return _loaded
+
+
 def face(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a face module."""
 
     def getattribute(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        from acl._boundary import attribute
-
-        return attribute(module, name)
+        return _boundary().attribute(module, name)
 
     def listing() -> list[str]:
-        from acl._boundary import listing as names
-
-        return names(module)
+        return _boundary().listing(module)  # type: ignore[no-any-return]
 
     return getattribute, listing

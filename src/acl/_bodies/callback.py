@@ -50,7 +50,7 @@ def set_exception_info_callback(fn: Callable[[int], object] | None) -> None:
         handle = owner.handles.add("exception_info", info)
         try:
             fn(handle)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log().write(
                 ERROR,
                 f"the exception callback raised {type(error).__name__}: {error}",

@@ -20,7 +20,9 @@ def destroy_context(ctx: Context) -> None:
             f"context {ctx.handle:#x} is the default context of device {ctx.device.index}",
             "it ends with acl.rt.reset_device",
         )
-    process().end_context(ctx)
+    owner = process()
+    owner.handles.remove("context", ctx.handle)  # of two threads that destroy it, one gets past here
+    owner.end_context(ctx)
 
 
 def set_context(ctx: Context) -> None:
@@ -33,10 +35,7 @@ def get_context() -> int:
 
 def ctx_get_current_default_stream() -> int:
     owner = process()
-    stream = owner.current().default_stream
-    if not stream.handle:
-        stream.handle = owner.handles.add("stream", stream)
-    return stream.handle
+    return owner.named(owner.current().default_stream).handle
 
 
 def get_primary_ctx_state(device_id: int) -> tuple[int, int]:

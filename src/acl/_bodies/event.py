@@ -34,7 +34,9 @@ def create_event_ex_with_flag(flag: int) -> int:
 
 
 def destroy_event(event: Event) -> None:
-    process().end_event(event)
+    owner = process()
+    owner.handles.remove("event", event.handle)
+    owner.end_event(event)
 
 
 def _same_context(event: Event, stream: Stream) -> None:
@@ -97,8 +99,7 @@ def query_event_wait_status(event: Event) -> int:
 
 
 def _synchronize(event: Event, timeout: float | None) -> None:
-    mark = event.mark
-    if mark is not None and not mark.wait(timeout):
+    if not event.wait(timeout):
         raise NpuError(
             codes.RT_EVENT_SYNC_TIMEOUT,
             f"event {event.id} was not reached after {timeout} s",
@@ -168,7 +169,9 @@ def create_notify(flag: int) -> int:
 
 
 def destroy_notify(notify: Notify) -> None:
-    process().end_notify(notify)
+    owner = process()
+    owner.handles.remove("notify", notify.handle)
+    owner.end_notify(notify)
 
 
 def record_notify(notify: Notify, stream: Stream) -> None:

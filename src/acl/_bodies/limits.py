@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acl._boundary import Raise, raw, refuses
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.process import process
 
@@ -16,12 +17,33 @@ def _no_groups() -> NpuError:
     )
 
 
+@refuses
 def set_group(group_id: int) -> None:
     raise _no_groups()
 
 
+@refuses
 def get_group_count(num: int) -> int:
     raise _no_groups()
+
+
+def create_group_info() -> int:
+    return process().handles.add("group_info", {})
+
+
+@raw
+def destroy_group_info(info: int) -> None:
+    process().handles.remove("group_info", info)
+
+
+@refuses
+def get_all_group_info(info: dict[str, Any]) -> None:
+    raise _no_groups()
+
+
+@refuses
+def get_group_info_detail(info: dict[str, Any], group_id: int, attr: int) -> list[int]:
+    raise Raise(RuntimeError("the simulated chips have no core groups"))
 
 
 def get_mem_uce_info(device_id: int, num: int) -> list[dict[str, Any]]:

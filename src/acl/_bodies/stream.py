@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from acl._bodies._common import milliseconds
 from acl._boundary import Raise
@@ -10,6 +10,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
+_T = TypeVar("_T")
 _FLAGS = 0x3F
 _FAILURE_MODE, _OVERFLOW, _USER_TAG, _CACHE, _PRIORITY = range(1, 6)
 _KEYS = {_FAILURE_MODE: "failureMode", _OVERFLOW: "overflowSwitch", _USER_TAG: "userCustomTag"}
@@ -32,13 +33,11 @@ def create_stream_with_config(priority: int, flag: int) -> int:
 def _destroy(stream: Stream, wait: bool) -> None:
     if stream.is_default:
         raise NpuError(codes.RT_PARAM_INVALID, "the default stream cannot be destroyed", "it ends with its context")
-    if stream.queue.runs_here():
-        raise NpuError(
-            codes.RT_PARAM_INVALID,
-            f"stream {stream.id} cannot be destroyed by one of its own tasks",
-            "destroy it from the thread that made it",
-        )
-    process().end_stream(stream, wait)
+    if wait:
+        stream.refuse_inside()
+    owner = process()
+    owner.handles.remove("stream", stream.handle)  # of two threads that destroy it, one gets past here
+    owner.end_stream(stream, wait)
 
 
 def destroy_stream(stream: Stream) -> None:
@@ -103,17 +102,22 @@ def set_stream_failure_mode(stream: Stream, mode: int) -> None:
         one.failure_mode = mode
 
 
+def _dictionary_value(value_dict: dict[str, Any], key: str, kind: type[_T]) -> _T:
+    value = value_dict.get(key)
+    if not isinstance(value, kind):
+        raise Raise(ValueError(f"the value of {key} must be of type {kind.__name__}, not {value!r}"))
+    return value
+
+
 def set_stream_attribute(stream: Stream, type: int, value_dict: dict[str, Any]) -> None:
     if type not in _KEYS:
+        _dictionary_value(value_dict, "reserved", list)
         raise NpuError(
             codes.INVALID_PARAM,
             f"stream attribute {type} cannot be set",
             "use 1 (failureMode), 2 (overflowSwitch) or 3 (userCustomTag)",
         )
-    key = _KEYS[type]
-    value = value_dict.get(key)
-    if not isinstance(value, int):
-        raise Raise(ValueError(f"the value of {key} must be an int, not {value!r}"))
+    value = _dictionary_value(value_dict, _KEYS[type], int)
     if type == _FAILURE_MODE:
         set_stream_failure_mode(stream, value)
     elif type == _OVERFLOW:

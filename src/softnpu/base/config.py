@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from softnpu.base.errors import NpuError, codes
 
 MAX_DEVICES = 16
+_MAX_DIGITS = 18
 DEFAULT_SOC = "Ascend910B3"
 
 
@@ -61,6 +63,12 @@ VARIABLES = (
         "SOFTNPU_FACE", "", "`softnpu` makes `import acl` use softnpu although a real CANN is installed.", "softnpu"
     ),
     Variable(
+        "ASCEND_TOOLKIT_HOME",
+        "",
+        "Where a real CANN is installed; if its `acl` is there, softnpu's steps aside (see `SOFTNPU_FACE`). Also `ASCEND_HOME_PATH`.",
+        "CANN",
+    ),
+    Variable(
         "ASCEND_RT_VISIBLE_DEVICES",
         "all",
         "Comma list of physical device ids; the program sees them as 0, 1, … in this order. Ids from the first invalid entry on are ignored.",
@@ -90,25 +98,34 @@ def _env(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
+_complained: set[tuple[str, str]] = set()
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a whole number of sensible length, in plain digits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
 def _bad(name: str, value: str, expected: str) -> NpuError:
-    return NpuError(
-        codes.INVALID_PARAM,
-        f"environment variable {name}={value!r} is not usable: {expected} is expected",
-        f"export {name} with such a value, or unset it",
-    )
+    """The error for a bad variable; also said once on stderr, since programs tend to ignore the ret of acl.init."""
+    text = f"environment variable {name}={value!r} is not usable: {expected} is expected"
+    if (name, value) not in _complained:
+        _complained.add((name, value))
+        sys.stderr.write(f"softnpu: {text}\n")
+    return NpuError(codes.INVALID_PARAM, text, f"export {name} with such a value, or unset it")
 
 
 def device_kinds() -> tuple[str, ...]:
     """The kinds of the devices of this machine, in order of physical id."""
     value = _env("SOFTNPU_DEVICES") or "2"
     expected = f"a count from 1 to {MAX_DEVICES} or a list such as host:4"
-    if value.isdigit():
+    if _is_number(value):
         kinds = ["host"] * min(int(value), MAX_DEVICES + 1)
     else:
         kinds = []
         for part in value.split(","):
             kind, _, count = part.strip().partition(":")
-            if kind not in ("host", "cuda") or not (count or "1").isdigit():
+            if kind not in ("host", "cuda") or not _is_number(count or "1"):
                 raise _bad("SOFTNPU_DEVICES", value, expected)
             kinds += [kind] * min(int(count or "1"), MAX_DEVICES + 1)
     if not 1 <= len(kinds) <= MAX_DEVICES:
@@ -124,7 +141,7 @@ def visible_devices(count: int) -> tuple[int, ...]:
     seen: list[int] = []
     for part in value.split(","):
         text = part.strip()
-        if not (text.isascii() and text.isdigit()) or int(text) >= count or int(text) in seen:
+        if not _is_number(text) or int(text) >= count or int(text) in seen:
             break
         seen.append(int(text))
     return tuple(seen)
@@ -138,7 +155,7 @@ def byte_size(name: str) -> int | None:
     units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
     text = value.upper().removesuffix("IB").removesuffix("B")
     digits = text.rstrip("KMGT")
-    if not digits.isdigit() or text[len(digits) :] not in units or int(digits) == 0:
+    if not _is_number(digits) or text[len(digits) :] not in units or int(digits) == 0:
         raise _bad(name, value, "a positive size such as 8G or 512M")
     return int(digits) * units[text[len(digits) :]]
 
@@ -201,7 +218,7 @@ class LogSettings:
 
 def _number(name: str, default: int, low: int, high: int) -> int:
     value = _env(name)
-    return int(value) if value.isascii() and value.isdigit() and low <= int(value) <= high else default
+    return int(value) if _is_number(value) and low <= int(value) <= high else default
 
 
 def _module_levels() -> dict[str, int]:

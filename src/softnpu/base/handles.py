@@ -42,7 +42,7 @@ _WORDS = {
     "tensor_desc": "tensor description",
     "data_buffer": "data buffer",
     "exception_info": "exception info",
-    "physical_mem": "physical memory handle",
+    "physical_mem": "physical memory",
     "allocator_desc": "allocator description",
 }
 

@@ -5,6 +5,7 @@ The file is opened when the first line passes the level, so that a program witho
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -27,8 +28,9 @@ class Log:
         self._lock = threading.RLock()
         self._fd = -1
         self._pid = 0
+        self._stamp = 0
         self.configure(settings or LogSettings())
-        self._comm = Path(sys.argv[0] or "python").name[:15] if sys.argv else "python"
+        self._comm = _process_name()
 
     def configure(self, settings: LogSettings) -> None:
         """Take new settings; the file of the old ones is closed."""
@@ -55,7 +57,7 @@ class Log:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime(now))
         micro = int(now % 1 * 1_000_000)
-        flat = text.replace("\n", " ")
+        flat = text.replace("\r", " ").replace("\n", " ")
         line = (
             f"[{_NAMES[level]}] {module}({os.getpid()},{self._comm}):{stamp}.{micro // 1000:03d}.{micro % 1000:03d} "
             f"[{place}]{threading.get_native_id()} {function}: {flat}\n"
@@ -63,14 +65,14 @@ class Log:
         self._emit(line)
 
     def _emit(self, line: str) -> None:
+        if self.settings.to_stdout:
+            self._print(line)
+            return
         data = line.encode("utf-8", "backslashreplace")
         with self._lock:
             try:
-                if self.settings.to_stdout:
-                    sys.stdout.write(line)
-                    sys.stdout.flush()
-                    return
-                if self._fd < 0 or self._pid != os.getpid() or self._written > _FILE_LIMIT:
+                full = self._written and self._written + len(data) > _FILE_LIMIT
+                if self._fd < 0 or self._pid != os.getpid() or full:
                     self._open()
                 if self._fd >= 0:
                     os.write(self._fd, data)
@@ -78,7 +80,16 @@ class Log:
                     if self.settings.sync:
                         os.fsync(self._fd)
             except (OSError, ValueError) as error:
-                self._give_up(error)
+                self._give_up(f"{self.settings.directory} cannot be written", error)
+
+    def _print(self, line: str) -> None:
+        # No lock: sys.stdout may be an object of the program, whose write may wait for a thread that logs.
+        try:
+            encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+            sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
+            sys.stdout.flush()
+        except Exception as error:
+            self._give_up("standard output cannot be written", error)
 
     def _open(self) -> None:
         if self._broken:
@@ -88,8 +99,8 @@ class Log:
         self._fd, self._pid, self._written = -1, os.getpid(), 0
         folder = self.settings.directory / "debug" / "plog"
         folder.mkdir(parents=True, exist_ok=True)
-        now = time.time()
-        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now)) + f"{int(now % 1 * 1000):03d}"
+        self._stamp = max(int(time.time() * 1000), self._stamp + 1)  # two files in one millisecond need two names
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(self._stamp // 1000)) + f"{self._stamp % 1000:03d}"
         self._fd = os.open(folder / f"plog-{self._pid}_{stamp}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         self._prune(folder)
 
@@ -99,16 +110,12 @@ class Log:
         for old in mine[: -self.settings.files]:
             old.unlink(missing_ok=True)
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, what: str, error: Exception) -> None:
         """Say once on stderr that the log cannot be written; a log must not take its program down."""
         if not self._broken:
             self._broken = True
-            try:
-                sys.stderr.write(
-                    f"softnpu: log lines are lost, {self.settings.directory} cannot be written ({error})\n"
-                )
-            except (OSError, ValueError):
-                return
+            with contextlib.suppress(Exception):
+                sys.stderr.write(f"softnpu: log lines are lost, {what} ({error})\n")
 
     def flush(self) -> None:
         """Close the file; the next line opens a new one."""
@@ -116,6 +123,14 @@ class Log:
             if self._fd >= 0 and self._pid == os.getpid():
                 os.close(self._fd)
             self._fd = -1
+
+
+def _process_name() -> str:
+    """The name of this process as the system shows it."""
+    try:
+        return Path("/proc/self/comm").read_text(encoding="utf-8", errors="replace").strip() or "python"
+    except OSError:
+        return "python"
 
 
 _log: Log | None = None
@@ -133,3 +148,12 @@ def reset() -> None:
     """Read the environment anew (`acl.init` and tests); the next line opens a new file."""
     if _log is not None:
         _log.configure(LogSettings())
+
+
+def _after_fork() -> None:
+    """A forked child opens its own file; the parent's lock may be held by a thread that the child does not have."""
+    global _log
+    _log = None
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -43,11 +43,19 @@ class Recent:
     def take(self) -> str | None:
         """All texts since the last call, oldest first; None when there are none."""
         texts = self._texts()
-        if not texts:
-            return None
-        joined = "\n".join(texts)
-        texts.clear()
-        return joined
+        taken = []
+        while texts:
+            try:
+                taken.append(texts.popleft())
+            except IndexError:  # another thread took the last one
+                break
+        return "\n".join(taken) or None
+
+    def clear(self) -> None:
+        """Forget everything of all threads."""
+        self.per_process = False
+        self._shared = deque(maxlen=_KEPT)
+        self._local = threading.local()
 
     def last_code(self, clear: bool) -> int:
         """The code of this thread's last failed call, 0 when there was none."""

@@ -5,8 +5,11 @@ Publishers guard every publish with `if bus.listeners:`, so nothing is built or 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
+
+from softnpu.base.log import ERROR, log
 
 
 class Span(NamedTuple):
@@ -30,20 +33,28 @@ class Bus:
 
     def __init__(self) -> None:
         self.listeners: tuple[Listener, ...] = ()
+        self._lock = threading.RLock()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Start calling `listener` with every span; returns the function that ends it."""
-        self.listeners += (listener,)
+        with self._lock:
+            self.listeners += (listener,)
 
         def unsubscribe() -> None:
-            self.listeners = tuple(one for one in self.listeners if one is not listener)
+            with self._lock:
+                self.listeners = tuple(one for one in self.listeners if one is not listener)
 
         return unsubscribe
 
     def publish(self, span: Span) -> None:
-        """Hand a span to all listeners."""
+        """Hand a span to all listeners; one that raises is logged, what is watched must not fail for it."""
         for listener in self.listeners:
-            listener(span)
+            try:
+                listener(span)
+            except Exception as error:
+                log().write(
+                    ERROR, f"trace listener {listener!r} raised {error!r}", "PROFILING", "publish", "trace.py:0"
+                )
 
 
 bus = Bus()

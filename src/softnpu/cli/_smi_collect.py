@@ -138,8 +138,8 @@ class Snapshot:
 
 
 def megabytes(size: int) -> int:
-    """Bytes as MB, rounded up, so that the smallest allocation already shows."""
-    return -(-size >> 20)
+    """Bytes as MB, rounded; anything at all shows as 1."""
+    return max(1, (size + (1 << 19)) >> 20) if size else 0
 
 
 def percent(part: float, whole: float) -> int:

@@ -21,6 +21,8 @@ CHUNK = 1 << CHUNK_SHIFT
 SLAB_LIMIT = CHUNK // 2
 _SEGMENT = 4 << 30
 _QUARANTINE = 64
+_QUARANTINE_RUNS = 8
+_QUARANTINE_CHUNKS = 32
 _WARM_BYTES = 256 << 20
 _GRAVE_RECORDS = 1 << 16
 
@@ -92,8 +94,9 @@ class Run:
         self.allocation = allocation
 
     def at(self, address: int) -> Allocation | None:
-        """The allocation of this run."""
-        return self.allocation
+        """The allocation of this run; memory of another process need not begin with the first chunk."""
+        allocation = self.allocation
+        return allocation if address >= allocation.address else None
 
 
 class SlabPool:
@@ -134,9 +137,14 @@ class Atlas:
         """Whose address space an address lies in, allocated or not."""
         return next((owner for low, high, owner in self.segments if low <= address < high), None)
 
-    def distance(self, address: int) -> int:
-        """Bytes from an address outside our address space up to the next part of it."""
-        return min((low - address for low, _, _ in self.segments if low > address), default=1 << 64)
+    def outside(self, address: int, size: int) -> int | None:
+        """How many of `size` bytes from an address on lie before our address space; None when the address is in it."""
+        for low, high, _ in self.segments:
+            if low <= address < high:
+                return None
+            if address < low < address + size:
+                size = low - address
+        return size
 
 
 class FreeRuns:
@@ -204,6 +212,8 @@ class Arena:
         self.lock = threading.RLock()
         self._pools = {slot: SlabPool(slot) for slot in SIZE_CLASSES}
         self._runs = FreeRuns()
+        self._resting: deque[tuple[int, int]] = deque()  # freed stretches, which rest as freed slots do
+        self._resting_chunks = 0
         self._warm = 0
         self._shared: dict[int, int] = {}
         self._inside = False
@@ -273,6 +283,9 @@ class Arena:
 
     def _take_chunks(self, count: int) -> int:
         first = self._runs.take(count)
+        if first is None and self._resting:
+            self._wake(0, 0)
+            first = self._runs.take(count)
         if first is None:
             self._grow(count)
             first = self._runs.take(count)
@@ -365,6 +378,7 @@ class Arena:
                     if slab is not None and slab.live == 0:
                         pool.current = None
                         self._retire(slab)
+                self._wake(0, 0)
                 for first, count in self._runs.all():
                     self.backend.decommit(first << CHUNK_SHIFT, count << CHUNK_SHIFT)
                 self._warm = 0
@@ -381,7 +395,16 @@ class Arena:
         if self._warm > _WARM_BYTES or count * CHUNK > _WARM_BYTES // 2:
             self.backend.decommit(first << CHUNK_SHIFT, count << CHUNK_SHIFT)
             self._warm -= count * CHUNK
-        self._runs.add(first, count)
+        self._resting.append((first, count))
+        self._resting_chunks += count
+        self._wake(_QUARANTINE_RUNS, _QUARANTINE_CHUNKS)
+
+    def _wake(self, runs: int, chunks: int) -> None:
+        """Make the longest-freed stretches usable again until at most so many rest."""
+        while len(self._resting) > runs or self._resting_chunks > chunks:
+            first, count = self._resting.popleft()
+            self._resting_chunks -= count
+            self._runs.add(first, count)
 
     def share(self, allocation: Allocation) -> list[tuple[int, int]]:
         """Make the chunks of an allocation shareable; (chunk address, descriptor) of each, in order."""

@@ -109,6 +109,7 @@ class Device:
         self.backend = arena.backend
         self.lock = threading.RLock()
         self.used = 0
+        self.reserved = 0  # addresses without memory of this device behind them
         self.allocations = 0
         self.contexts: set[Context] = set()
         self.stream_ids: set[int] = set()
@@ -217,13 +218,9 @@ class Device:
         deadline = None if timeout is None else time.monotonic() + timeout
         streams = self.streams()
         for stream in streams:
+            stream.refuse_inside()
+        for stream in streams:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if stream.queue.runs_here():
-                raise NpuError(
-                    codes.RT_PARAM_INVALID,
-                    "the device is synchronised from inside a task, which would never end",
-                    "synchronise from the thread that submits the work",
-                )
             if not stream.queue.synchronize(left):
                 raise NpuError(
                     codes.RT_STREAM_SYNC_TIMEOUT,

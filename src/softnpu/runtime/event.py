@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 0x1, 0x2, 0x8, 0x10, 0x20, 0x40
 ALL_FLAGS = SYNC | PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL | IPC
+_LOOK_SECONDS = 1.0
 
 
 class Mark:
@@ -41,6 +43,22 @@ class Mark:
         return True
 
 
+class Wait(Mark):
+    """A stream's wait for an event. It is over when its task is, be it done, failed, skipped or dropped."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: Event) -> None:
+        super().__init__()
+        self._event = event
+        event.count_wait(+1)
+
+    def complete(self) -> None:
+        if not self.done:
+            super().complete()
+            self._event.count_wait(-1)
+
+
 class Event:
     """An ACL event. `kind` is plain (`create_event`), flag (`create_event_with_flag`) or ex."""
 
@@ -63,6 +81,16 @@ class Event:
         """Whether the last recording was reached; an event that was never recorded counts as complete."""
         mark = self.mark
         return mark is None or mark.done
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for the last recording; False when the time is over, or the interpreter ends and nothing comes any more."""
+        mark = self.mark
+        if mark is None or timeout is not None:
+            return mark is None or mark.wait(timeout)
+        while not mark.wait(_LOOK_SECONDS):
+            if sys.is_finalizing():
+                return False
+        return True
 
     def count_wait(self, change: int) -> None:
         """Keep the number of stream waits that are not over."""
@@ -88,13 +116,17 @@ class Notify:
 
     def move(self, cell: Cell) -> None:
         """Put the flag into another cell, keeping its value."""
-        if self._cell.is_set():
+        old, self._cell = self._cell, cell
+        if old.take(0):
             cell.set()
-        self._cell = cell
 
     def record(self) -> None:
         """Set the flag."""
         self._cell.set()
+
+    def take(self, seconds: float) -> bool:
+        """Wait at most so long for the flag and clear it; False when it did not come."""
+        return self._cell.take(seconds)
 
     def reset(self) -> None:
         """Clear the flag."""

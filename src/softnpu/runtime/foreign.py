@@ -114,7 +114,7 @@ class Pins:
     def __init__(self) -> None:
         self._bytes: OrderedDict[int, bytes] = OrderedDict()
         self._held = 0
-        self._arrays: dict[int, tuple[int, int, bool, weakref.ref[Any]]] = {}
+        self._arrays: dict[int, tuple[int, bool, weakref.ref[Any]]] = {}
 
     def add_bytes(self, address: int, data: bytes) -> None:
         """Keep a bytes object alive for a while and know its range."""
@@ -137,7 +137,7 @@ class Pins:
             self._held -= size
 
     def add_array(self, address: int, array: Any) -> None:
-        """Know the memory of a contiguous array for as long as the array lives."""
+        """Know the memory of a contiguous array for as long as the array lives (a weak reference forbids its resize)."""
         owner = array if array.base is None else array.base
         # Memory that NumPy did not allocate (a mapped file) may vanish or be read-only: the kernel is asked each time.
         if not array.flags.forc or not getattr(getattr(owner, "flags", None), "owndata", False):
@@ -145,7 +145,7 @@ class Pins:
         room = array.nbytes if owner is array else owner.__array_interface__["data"][0] + owner.nbytes - address
         known = self._arrays
         reference = weakref.ref(array, lambda gone: _forget(known, address, gone))
-        known[address] = (room, array.nbytes, array.flags.writeable, reference)
+        known[address] = (room, array.flags.writeable, reference)
 
     def room(self, address: int, write: bool) -> int | None:
         """Bytes from the start of a known living object to its end; None when the address is no such start."""
@@ -153,13 +153,12 @@ class Pins:
         if data is not None:
             return len(data)
         entry = self._arrays.get(address)
-        if entry is None or (write and not entry[2]):
+        if entry is None or (write and not entry[1]) or entry[2]() is None:
             return None
-        array = entry[3]()
-        return entry[0] if array is not None and array.nbytes == entry[1] else None
+        return entry[0]
 
 
-def _forget(known: dict[int, tuple[int, int, bool, weakref.ref[Any]]], address: int, gone: Any) -> None:
+def _forget(known: dict[int, tuple[int, bool, weakref.ref[Any]]], address: int, gone: Any) -> None:
     entry = known.get(address)
-    if entry is not None and entry[3] is gone:
+    if entry is not None and entry[2] is gone:
         known.pop(address, None)

@@ -16,7 +16,7 @@ from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import kind_of, words
 from softnpu.base.log import WARNING, log
-from softnpu.runtime.arena import CHUNK_SHIFT, Allocation, Arena, Atlas
+from softnpu.runtime.arena import CHUNK, CHUNK_SHIFT, Allocation, Arena, Atlas, Slab
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.foreign import Pins, usable_prefix, writable
 
@@ -82,17 +82,21 @@ class Memory:
     """All memory of the process: device arenas, the host arena, foreign ranges."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
-        self.strict = "strict" in settings.checks
-        self.trace = "trace" in settings.checks
+        self.configure(settings)
         self.backend = backend
         self.atlas = Atlas()
         self.host = Arena(self.atlas, backend, "the host")
         self.pins = Pins()
         self.host_used = 0
-        self.limit = (1 << 62) if settings.overcommit else machine_memory()
         self.devices: list[Device] = []
         self.registered: dict[int, int] = {}
         self.exported: dict[int, list[Path]] = {}  # files that offer an allocation to other processes
+
+    def configure(self, settings: Settings) -> None:
+        """Take over what the environment says; called again by each `acl.init`."""
+        self.strict = "strict" in settings.checks
+        self.trace = "trace" in settings.checks
+        self.limit = (1 << 62) if settings.overcommit else machine_memory()
 
     # ---- allocation -------------------------------------------------------------------------------------------------
 
@@ -212,7 +216,9 @@ class Memory:
                 device.allocations -= 1
                 device.account(-padded)
             else:  # what is mapped at these addresses must not shine through when they are used again
-                device.backend.unmap_at(allocation.address, padded)
+                whole = allocation.block.chunks * CHUNK
+                device.backend.unmap_at(allocation.block.base, whole)
+                device.reserved -= whole
             arena.release(allocation)
         if self.exported:
             for path in self.exported.pop(allocation.address, ()):
@@ -223,8 +229,7 @@ class Memory:
         """All live allocations, by walking the address book."""
         found = {}
         for chunk in list(self.atlas.chunks.values()):
-            slots = getattr(chunk, "slots", None)
-            for allocation in list(slots) if slots is not None else (chunk.at(0),):
+            for allocation in list(chunk.slots) if isinstance(chunk, Slab) else (chunk.allocation,):
                 if allocation is not None and allocation.live:
                     found[allocation.address] = allocation
         return [found[address] for address in sorted(found)]
@@ -272,9 +277,10 @@ class Memory:
                     f"{size} bytes at {address:#x} reach {size - room} bytes past the end of the bytes object or array there",
                     "copy less, or pass a larger object",
                 )
-        if kind_of(address) is not None or self.atlas.segment_of(address) is not None:
+        reachable = self.atlas.outside(address, size)
+        if reachable is None or kind_of(address) is not None:
             raise self.lost(address)
-        usable = usable_prefix(address, min(size, self.atlas.distance(address)), write)
+        usable = usable_prefix(address, reachable, write)
         if usable >= size:
             return
         error = self.lost(address, size, write)

@@ -6,6 +6,7 @@ import atexit
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +15,23 @@ from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import HandleTable, words
 from softnpu.base.recent import recent
-from softnpu.runtime import sharing
+from softnpu.runtime import sharing, threads
 from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import MAX_SLOTS, SIZE, Board
-from softnpu.runtime.context import Context
+from softnpu.runtime.context import Context, no_context
 from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
 from softnpu.runtime.memory import Memory, human
+from softnpu.runtime.queue import Queue
 from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream
 
 # Descriptions and buffers are plain bookkeeping: destroying them after finalize is common in destructors and harmless.
-_SURVIVES_FINALIZE = frozenset({"tensor_desc", "data_buffer", "dataset"})
+SURVIVES_FINALIZE = frozenset({"tensor_desc", "data_buffer", "dataset"})
+_EXIT_SECONDS = 0.5
+_DEVICE_LIMITS = {0: 1152, 1: 1024, 2: 32768, 3: 32768, 4: 2 << 20}  # aclrtDeviceLimit → default
 
 
 class Process:
@@ -49,7 +53,7 @@ class Process:
         self.options: dict[int, int] = {}
         self.wait_timeout: float | None = None
         self.execute_timeout_us = 0
-        self.device_limits = {0: 1152, 1: 1024, 2: 32768, 3: 32768, 4: 2 << 20}
+        self.device_limits = dict(_DEVICE_LIMITS)
         self.extra: dict[str, Any] = {}
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()
@@ -99,23 +103,21 @@ class Process:
                 )
             log.reset()
             self.settings = Settings()
-            self.memory.strict = "strict" in self.settings.checks
-            self.memory.trace = "trace" in self.settings.checks
+            self.memory.configure(self.settings)
             self._load_devices()
+            if wanted.default_device is not None:
+                self._check_default_device(wanted.default_device)
             self.board = Board.open(config.runtime_dir(), self.settings.visible)
             self.config = wanted
             recent.per_process = wanted.err_msg_per_process
             self.references = 1
             self.was_started = True
-            wanted.warn_about_missing()
-            if wanted.default_device is not None:
-                self._set_default_device(wanted.default_device)
+        wanted.warn_about_missing()
 
-    def _set_default_device(self, index: int) -> None:
+    def _check_default_device(self, index: int) -> None:
         try:
             self.device(index)
         except NpuError as error:
-            self.references = 0
             raise NpuError(
                 codes.FAILURE, f"the default device of the configuration cannot be set: {error.text}", error.remedy
             ) from error
@@ -129,10 +131,11 @@ class Process:
                     "acl.finalize without acl.init before it",
                     "call acl.init first, and finalize once",
                 )
-            if "leaks" in self.settings.checks:
-                self._report_leaks()
-            self.references = 0
-        self._sweep()
+            leaks = self._leaks() if "leaks" in self.settings.checks else []
+            self.references = 0  # from here on no other thread makes anything new
+            self._sweep()
+        if leaks:
+            self._report_leaks(leaks)
 
     def stop_reference(self) -> int:
         """`acl.finalize_reference`: lower the count of `acl.init`; the real end comes with the last one."""
@@ -143,20 +146,25 @@ class Process:
         self.stop()
         return 0
 
-    def _report_leaks(self) -> None:
+    def _leaks(self) -> list[str]:
+        """What the program never gave back: a headline and a line for each allocation and kind of handle."""
         lines = [allocation.describe() for allocation in self.memory.live_allocations()]
         kinds: dict[str, int] = {}
         for _, kind, obj in self.handles.live():
-            if not (kind == "context" and obj.default):
+            if not (kind == "context" and obj.default) and not (kind == "stream" and obj.is_default):
                 kinds[kind] = kinds.get(kind, 0) + 1
         lines += [
             f"{count} {words(kind)} handle{'s' if count > 1 else ''} never destroyed"
             for kind, count in sorted(kinds.items())
         ]
         if not lines:
-            return
+            return []
         total = sum(device.used for device in self.devices) + self.memory.host_used
         head = f"softnpu: leaks at acl.finalize: {human(total)} in {len(self.memory.live_allocations())} allocations"
+        return [head, *lines]
+
+    def _report_leaks(self, leaks: list[str]) -> None:
+        head, *lines = leaks
         hint = (
             ""
             if "trace" in self.settings.checks
@@ -171,19 +179,23 @@ class Process:
     def _sweep(self) -> None:
         sharing.close_all(self)
         for device in self.devices:
-            for context in tuple(device.contexts):
-                self.end_context(context)
-            self.memory.release_all(device, "released by acl.finalize")
-            device.restore()
+            with device.lock:
+                for context in tuple(device.contexts):
+                    self.end_context(context)
+                self.memory.release_all(device, "released by acl.finalize")
+                device.restore()
             device.arena.trim()
         self.memory.release_all(None, "released by acl.finalize")
         self.memory.host.trim()
         for handle, kind, _ in self.handles.live():
-            if kind not in _SURVIVES_FINALIZE:
+            if kind not in SURVIVES_FINALIZE:
                 self.handles.discard(handle)
         self.exception_callback = None
         self.options.clear()
         self.wait_timeout = None
+        self.execute_timeout_us = 0
+        self.device_limits = dict(_DEVICE_LIMITS)
+        self.local = threading.local()  # no thread has a current context any more
         self.extra.clear()
         self.board.close()
         self.board = _private_board()
@@ -213,6 +225,7 @@ class Process:
         self.need_start()
         device = self.device(index)
         with device.lock:
+            self.need_start()  # another thread may have called acl.finalize while this one waited
             device.references += 1
             device.opened = True
             if device.primary is None or not device.primary.alive:
@@ -259,6 +272,7 @@ class Process:
         self.need_start()
         device = self.device(index)
         with device.lock:
+            self.need_start()
             device.opened = True
             context = self._new_context(device, default=False)
             device.publish()
@@ -267,7 +281,7 @@ class Process:
 
     def end_context(self, context: Context) -> None:
         """End a context with its streams and events."""
-        context.alive = False
+        context.close()
         for stream in tuple(context.streams):
             self.end_stream(stream, wait=False)
         for event in tuple(context.events):
@@ -287,12 +301,7 @@ class Process:
         if context is None and self.config.default_device is not None:
             self.set_device(self.config.default_device)
             return self.current()
-        why = "has no current context" if context is None else "has a current context that was destroyed"
-        raise NpuError(
-            codes.RT_CONTEXT_NULL,
-            f"thread {threading.get_ident()} {why}",
-            "call acl.rt.set_device or acl.rt.set_context in this thread first; new threads begin without one",
-        )
+        raise no_context("has no current context" if context is None else "has a current context that was destroyed")
 
     def stream(self, handle: int) -> Stream:
         """The stream behind a handle, 0 being the default stream of the current context."""
@@ -310,8 +319,13 @@ class Process:
 
     def create_stream(self, priority: int = 0, flag: int = 0) -> Stream:
         """A stream in the current context."""
-        stream = self.current().make_stream(priority, flag)
-        stream.handle = self.handles.add("stream", stream)
+        return self.named(self.current().make_stream(priority, flag))
+
+    def named(self, stream: Stream) -> Stream:
+        """Give a stream a handle if it has none yet."""
+        with stream.context.open():
+            if not stream.handle:
+                stream.handle = self.handles.add("stream", stream)
         return stream
 
     def end_stream(self, stream: Stream, wait: bool) -> None:
@@ -323,46 +337,57 @@ class Process:
         """An event in the current context."""
         context = self.current()
         device = context.device
-        if kind != "ex":
-            device.count("events", +1, device.soc.max_events, codes.RT_NO_EVENT_RESOURCE)
-        event = Event(context, kind, flag, next(self._event_numbers))
-        event.handle = self.handles.add("event", event)
-        context.events.add(event)
+        with context.open():
+            if kind != "ex":
+                device.count("events", +1, device.soc.max_events, codes.RT_NO_EVENT_RESOURCE)
+            event = Event(context, kind, flag, next(self._event_numbers))
+            event.handle = self.handles.add("event", event)
+            context.events.add(event)
         return event
 
     def end_event(self, event: Event) -> None:
         """Destroy an event; streams that wait for it go on when its recording is reached."""
         self.handles.discard(event.handle)
-        if event in event.context.events:
-            event.context.events.discard(event)
-            if event.kind != "ex":
-                event.context.device.count("events", -1, 0, 0)
+        try:
+            event.context.events.remove(event)
+        except KeyError:  # another thread was quicker
+            return
+        if event.kind != "ex":
+            event.context.device.count("events", -1, 0, 0)
 
     def create_notify(self, flag: int) -> Notify:
         """A notify in the current context."""
         context = self.current()
         device = context.device
-        device.count("notifies", +1, device.soc.max_notifies, codes.RT_NO_NOTIFY_RESOURCE)
-        notify = Notify(context, flag, next(self._event_numbers))
-        notify.handle = self.handles.add("notify", notify)
-        context.notifies.add(notify)
+        with context.open():
+            device.count("notifies", +1, device.soc.max_notifies, codes.RT_NO_NOTIFY_RESOURCE)
+            notify = Notify(context, flag, next(self._event_numbers))
+            notify.handle = self.handles.add("notify", notify)
+            context.notifies.add(notify)
         return notify
 
     def end_notify(self, notify: Notify) -> None:
         """Destroy a notify."""
         self.handles.discard(notify.handle)
         sharing.close_notify(self, notify)
-        if notify in notify.context.notifies:
-            notify.context.notifies.discard(notify)
-            notify.context.device.count("notifies", -1, 0, 0)
+        try:
+            notify.context.notifies.remove(notify)
+        except KeyError:
+            return
+        notify.context.device.count("notifies", -1, 0, 0)
 
     def close(self) -> None:
-        """The interpreter ends: stop workers so that none is inside a task while it goes down."""
+        """The interpreter ends: stop workers, so that none stands still inside a task, or with a lock, when it is down."""
+        queues: list[Queue] = []
         for device in self.devices:
             for context in tuple(device.contexts):
+                queues += [stream.queue for stream in tuple(context.streams)]
                 for stream in tuple(context.streams):
                     stream.abort()
                     stream.queue.close()
+        deadline = time.monotonic() + _EXIT_SECONDS
+        for queue in queues:
+            queue.join(max(0.0, deadline - time.monotonic()))
         self.board.close()
 
 
@@ -385,8 +410,10 @@ def _make() -> Process:
     global _process
     with _making:
         if _process is None:
-            _process = Process()
-            atexit.register(_process.close)
+            made = Process()
+            if _process is None:  # a destructor may have come here while this one was made
+                _process = made
+                atexit.register(made.close)
         return _process
 
 
@@ -400,6 +427,8 @@ def reset() -> None:
             old.stop()
         atexit.unregister(old.close)
         old.close()
+    threads.forget_all()
+    recent.clear()
     log.reset()
 
 
@@ -410,6 +439,7 @@ def _after_fork() -> None:
         atexit.unregister(_process.close)
     _process = None
     _making = threading.RLock()
+    threads.disown_all()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -6,17 +6,27 @@ cheap task runs at once in the caller's thread: that keeps the order and saves t
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import ERROR, log
 
 Task = Callable[[], None]
 _IDLE_SECONDS = 5.0
 
 
 class Queue:
-    """Tasks run one after the other in submission order, beside the tasks of other queues."""
+    """Tasks run one after the other in submission order, beside the tasks of other queues.
+
+    A garbage collection or a signal handler may call any function here in the middle of another: the lock is re-entrant,
+    no thread is started while it is held (that takes locks of `threading`), and whoever waits sees to it that a worker
+    is there.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,20 +36,30 @@ class Queue:
         self._progress = threading.Condition(self._lock)
         self._running: int = 0  # ident of the thread that runs a task, 0 when idle
         self._worker: threading.Thread | None = None
+        self._starter: int = 0  # ident of the thread that is about to start the worker
         self._submitted = 0
         self._finished = 0
+        self._dropped = 0  # tasks dropped behind the one that runs: over as soon as that one is
         self._closed = False
 
     def submit(self, task: Task, inline: bool = False) -> None:
         """Queue a task; with `inline`, run it here when nothing is before it."""
         with self._lock:
-            self._submitted += 1
-            if not (inline and not self._running and not self._tasks):
+            direct = inline and not self._running and not self._tasks
+            if direct:
+                self._running = threading.get_ident()
+            else:
                 self._tasks.append(task)
-                self._wake()
-                return
-            self._running = threading.get_ident()
-        self._run(task)
+            self._submitted += 1
+            start = not direct and self._call_worker()
+        if direct:
+            self._run(task)
+        elif start:
+            try:
+                self._start_worker()
+            except NpuError:
+                if self._take_back(task):
+                    raise
 
     def _run(self, task: Task) -> None:
         try:
@@ -47,32 +67,77 @@ class Queue:
         finally:
             with self._lock:
                 self._running = 0
-                self._finished += 1
+                self._finished += 1 + self._dropped
+                self._dropped = 0
                 self._progress.notify_all()
-                if self._tasks:
-                    self._wake()
+                start = bool(self._tasks) and self._call_worker()
+            if start:
+                with contextlib.suppress(NpuError):  # whoever waits for those tasks tries again, and is told
+                    self._start_worker()
 
-    def _wake(self) -> None:
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._loop, name=self.name, daemon=True)
-            self._worker.start()
-        else:
+    # ---- the worker -------------------------------------------------------------------------------------------------
+
+    def _call_worker(self) -> bool:
+        """Wake the worker; True when there is none and the caller must start it after letting go of the lock."""
+        if self._worker is not None:
             self._work.notify()
+            return False
+        caller = threading.get_ident()
+        if self._starter not in (0, caller):
+            return False
+        self._starter = caller  # when it is the caller already, this call is nested in the one that starts the worker
+        return True
+
+    def _start_worker(self) -> None:
+        try:
+            if sys.is_finalizing():
+                raise RuntimeError("the interpreter ends")
+            threading.Thread(target=self._loop, name=self.name, daemon=True).start()
+        except RuntimeError as error:
+            with self._lock:
+                self._starter = 0
+                self._progress.notify_all()
+            raise NpuError(
+                codes.RT_RESOURCE_ALLOC_FAIL,
+                f"no thread could be started for {self.name}: {error}",
+                "end threads that are no longer needed",
+            ) from error
+
+    def _take_back(self, task: Task) -> bool:
+        with self._lock:
+            if task not in self._tasks:
+                return False
+            self._tasks.remove(task)
+            self._count_dropped(1)
+            return True
 
     def _loop(self) -> None:
-        while True:
-            with self._lock:
-                deadline = time.monotonic() + _IDLE_SECONDS
-                while self._running or not self._tasks:
-                    left = deadline - time.monotonic()
-                    if self._closed or left <= 0:
-                        self._worker = None
-                        return
-                    self._work.wait(left)
-                task = self._tasks.popleft()
-                self._running = threading.get_ident()
-            self._run(task)
+        with self._lock:
+            self._starter = 0
+            if self._worker is not None:  # a nested call was quicker
+                return
+            self._worker = threading.current_thread()
+        while (task := self._next()) is not None:
+            try:
+                self._run(task)
+            except BaseException as error:  # the worker must live on, or all who wait would wait for ever
+                log().write(ERROR, f"a task of {self.name} raised {error!r}", "RUNTIME", "run_task", "queue.py:0")
             del task  # a finished task must not keep its arguments alive while the worker idles
+
+    def _next(self) -> Task | None:
+        """The next task for the worker, or None when it has been idle for long."""
+        with self._lock:
+            deadline = time.monotonic() + _IDLE_SECONDS
+            while self._running or not self._tasks:
+                left = deadline - time.monotonic()
+                if self._closed or left <= 0:
+                    self._worker = None
+                    return None
+                self._work.wait(left)
+            self._running = threading.get_ident()  # before the task leaves: the queue must not look idle in between
+            return self._tasks.popleft()
+
+    # ---- seen from outside ------------------------------------------------------------------------------------------
 
     def busy(self) -> bool:
         """Whether a task runs or waits."""
@@ -86,21 +151,46 @@ class Queue:
         """Wait for everything submitted so far; False when the time is over."""
         if not self._running and not self._tasks:
             return True
-        with self._lock:
-            target = self._submitted
-            return self._progress.wait_for(lambda: self._finished >= target, timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        target = self._submitted
+        while True:
+            with self._lock:
+                while not (start := self._unattended() and self._call_worker()):
+                    if self._finished >= target or sys.is_finalizing():  # then workers stand still for good
+                        return True
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._progress.wait(left)
+            if start:
+                self._start_worker()
+
+    def _unattended(self) -> bool:
+        return bool(self._tasks) and not self._running and self._worker is None
 
     def drop(self) -> list[Task]:
         """Take all tasks that have not begun out of the queue and return them."""
         with self._lock:
             dropped = list(self._tasks)
             self._tasks.clear()
-            self._finished += len(dropped)
-            self._progress.notify_all()
+            self._count_dropped(len(dropped))
             return dropped
+
+    def _count_dropped(self, count: int) -> None:
+        if self._running:
+            self._dropped += count
+        else:
+            self._finished += count
+            self._progress.notify_all()
 
     def close(self) -> None:
         """Let the worker end once it is idle."""
         with self._lock:
             self._closed = True
             self._work.notify_all()
+
+    def join(self, seconds: float) -> None:
+        """Wait at most so long for the worker of a closed queue."""
+        worker = self._worker
+        if worker is not None and worker is not threading.current_thread():
+            worker.join(seconds)

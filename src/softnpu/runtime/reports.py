@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
 from softnpu.runtime.event import Mark
+from softnpu.runtime.threads import UserThread
 
 if TYPE_CHECKING:
     from softnpu.runtime.stream import Stream
@@ -34,7 +36,7 @@ class Report:
         """Call the function; an exception is logged, as the manual says, and goes no further."""
         try:
             self.function(self.data)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log().write(
                 ERROR,
                 f"a callback of stream {self.stream.id} raised {type(error).__name__}: {error}",
@@ -56,16 +58,35 @@ class Subscription:
     def __init__(self, book: ReportBook, thread_id: int) -> None:
         self.book = book
         self.thread_id = thread_id
+        self.thread = _thread_of(thread_id)
         self.streams: set[Stream] = set()
         self._reports: deque[Report] = deque()
         self._arrived = threading.Condition()
-        self._current: Report | None = None
+        self._running: list[Report] = []  # several when a callback processes further callbacks
+
+    def over(self) -> bool:
+        """Whether the thread has ended. Its id may belong to another thread by now, so the thread itself is asked."""
+        thread = self.thread
+        if thread is None:
+            return self.thread_id not in sys._current_frames()
+        return not thread.is_alive() or (isinstance(thread, UserThread) and thread.over.is_set())
 
     def put(self, report: Report) -> None:
-        """Hand a callback to the thread."""
+        """Hand a callback to the thread; one of a stream that has left meanwhile is dropped."""
         with self._arrived:
-            self._reports.append(report)
-            self._arrived.notify()
+            if report.stream in self.streams:
+                self._reports.append(report)
+                self._arrived.notify()
+                return
+        report.cancel()
+
+    def withdraw(self, report: Report) -> None:
+        """Take a callback back unless it has begun."""
+        with self._arrived:
+            if report not in self._reports:
+                return
+            self._reports.remove(report)
+        report.cancel()
 
     def process(self, timeout: float | None) -> None:
         """Wait for one callback and run it in the calling thread."""
@@ -81,21 +102,17 @@ class Subscription:
                         "call process_report again in a loop; this is normal while the streams are idle",
                     )
                 raise not_subscribed(self.thread_id)
-            report = self._current = self._reports.popleft()
+            report = self._reports.popleft()
+            self._running.append(report)
         try:
             report.run()
         finally:
-            self._current = None
+            self._running.remove(report)
 
     def runs_here(self, stream: Stream) -> bool:
         """Whether the calling thread is inside a blocking callback of the stream."""
-        current = self._current
-        return (
-            current is not None
-            and current.block
-            and current.stream is stream
-            and threading.get_ident() == self.thread_id
-        )
+        here = threading.get_ident() == self.thread_id
+        return here and any(report.block and report.stream is stream for report in tuple(self._running))
 
     def leave(self, stream: Stream) -> None:
         """The stream needs this thread no longer; callbacks that did not run are dropped."""
@@ -137,6 +154,8 @@ class ReportBook:
                         "let one thread serve several streams",
                     )
                 found = self._by_thread[thread_id] = Subscription(self, thread_id)
+            elif found.over():
+                found.thread = _thread_of(thread_id)
             found.streams.add(stream)
             stream.subscription = found
 
@@ -164,6 +183,10 @@ class ReportBook:
         with self._lock:
             if not subscription.streams and self._by_thread.get(subscription.thread_id) is subscription:
                 del self._by_thread[subscription.thread_id]
+
+
+def _thread_of(thread_id: int) -> threading.Thread | None:
+    return next((thread for thread in threading.enumerate() if thread.ident == thread_id), None)
 
 
 def not_subscribed(thread_id: int) -> NpuError:

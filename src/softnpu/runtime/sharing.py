@@ -32,6 +32,8 @@ _NO_PID_CHECK_MEMORY = 1
 _NO_PID_CHECK_NOTIFY = 2
 _UNMAPPED = "no physical memory is mapped there"
 _PAGE = 4096
+_CLOSED = -1
+_MOST_ADDRESSES = 16  # times the memory of the device
 
 
 @dataclass
@@ -54,18 +56,23 @@ def reserve(process: Process, size: int) -> int:
     if size == 0:
         raise NpuError(codes.INVALID_PARAM, "size is 0", "reserve at least one granule (2 MiB)")
     device = process.current().device
-    whole = align_up(size, CHUNK)
-    if whole > device.info.memory_bytes * 16:
-        raise NpuError(codes.RT_MEMORY_ALLOCATION, f"{size} bytes of addresses are not to be had", "reserve less")
     allocation = Allocation(size, "virtual", device, callsite.where() if process.memory.trace else None)
     allocation.note = _UNMAPPED
-    try:
-        device.arena.allocate(allocation, whole, CHUNK)
-    except MemoryError as error:
-        raise NpuError(
-            codes.RT_MEMORY_ALLOCATION, f"{size} bytes of addresses are not to be had: {error}", "reserve less"
-        ) from error
+    _take_addresses(device, allocation, align_up(size, CHUNK))
     return allocation.address
+
+
+def _take_addresses(device: Device, allocation: Allocation, whole: int) -> None:
+    with device.arena.lock:
+        try:
+            if device.reserved + whole > device.info.memory_bytes * _MOST_ADDRESSES:
+                raise MemoryError(f"{device.reserved} bytes are reserved already")
+            device.arena.allocate(allocation, whole, CHUNK)
+        except MemoryError as error:
+            raise NpuError(
+                codes.RT_MEMORY_ALLOCATION, f"{whole} bytes of addresses are not to be had: {error}", "reserve less"
+            ) from error
+        device.reserved += whole
 
 
 def _reservation(process: Process, address: int) -> Allocation:
@@ -83,17 +90,16 @@ def _reservation(process: Process, address: int) -> Allocation:
 
 def release(process: Process, address: int) -> None:
     """Give reserved addresses back."""
-    allocation = _reservation(process, address)
-    with allocation.device.arena.lock:
-        if allocation.live and not allocation.note:
+    with process.lock:
+        allocation = _reservation(process, address)
+        if not allocation.note:
             raise NpuError(
                 codes.RT_PARAM_INVALID,
                 f"physical memory is still mapped at {address:#x}",
                 "call acl.rt.unmap_mem first",
             )
         allocation.note = ""
-        if not process.memory.release(allocation):
-            raise process.memory.lost(address)
+        process.memory.release(allocation)
 
 
 def make_physical(process: Process, device: Device, size: int) -> int:
@@ -116,8 +122,8 @@ def make_physical(process: Process, device: Device, size: int) -> int:
 
 def free_physical(process: Process, handle: int) -> None:
     """Free physical memory that is mapped nowhere."""
-    memory: Physical = process.handles.get("physical_mem", handle)
-    with memory.device.arena.lock:
+    with process.lock:
+        memory: Physical = process.handles.get("physical_mem", handle)
         if memory.mapped:
             raise NpuError(
                 codes.RT_PARAM_INVALID,
@@ -135,7 +141,8 @@ def drop_physical(memory: Physical) -> None:
     if not memory.imported:
         with memory.device.arena.lock:
             memory.device.account(-memory.size)
-    os.close(memory.descriptor)
+    descriptor, memory.descriptor = memory.descriptor, _CLOSED
+    os.close(descriptor)
 
 
 def map_memory(process: Process, address: int, size: int, offset: int, memory: Physical, flags: int) -> None:
@@ -156,12 +163,15 @@ def map_memory(process: Process, address: int, size: int, offset: int, memory: P
             f"the memory is of device {memory.device.index}, the addresses of device {allocation.device.index}",
             "reserve and allocate on the same device",
         )
-    with allocation.device.arena.lock:
-        if not allocation.note or not allocation.live:
+    with process.lock:
+        if not allocation.note or not allocation.live or memory.descriptor == _CLOSED:
             raise NpuError(
                 codes.RT_PARAM_INVALID, f"memory is mapped at {address:#x} already", "call acl.rt.unmap_mem first"
             )
-        memory.device.backend.map_at(address, size, memory.descriptor)
+        try:
+            memory.device.backend.map_at(address, size, memory.descriptor)
+        except MemoryError as error:
+            raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "unmap memory first") from error
         memory.mapped += 1
         allocation.note = ""
         process.extra.setdefault("mapped", {})[address] = memory
@@ -169,13 +179,13 @@ def map_memory(process: Process, address: int, size: int, offset: int, memory: P
 
 def unmap(process: Process, address: int) -> None:
     """Take physical memory away from reserved addresses."""
-    allocation = _reservation(process, address)
-    memory: Physical | None = process.extra.get("mapped", {}).pop(address, None)
-    if memory is None:
-        raise NpuError(
-            codes.RT_PARAM_INVALID, f"nothing is mapped at {address:#x}", "map memory with acl.rt.map_mem first"
-        )
-    with allocation.device.arena.lock:
+    with process.lock:
+        allocation = _reservation(process, address)
+        memory: Physical | None = process.extra.get("mapped", {}).pop(address, None)
+        if memory is None:
+            raise NpuError(
+                codes.RT_PARAM_INVALID, f"nothing is mapped at {address:#x}", "map memory with acl.rt.map_mem first"
+            )
         allocation.note = _UNMAPPED
         memory.device.backend.unmap_at(address, allocation.end - address)
         memory.mapped -= 1
@@ -368,17 +378,19 @@ def import_memory(process: Process, key: str, flag: int) -> int:
         descriptors = _open(offer, key, CHUNK)
         allocation = Allocation(offer.size, "imported", device, callsite.where() if process.memory.trace else None)
         try:
-            device.arena.allocate(allocation, whole, CHUNK)
+            _take_addresses(device, allocation, whole)
             imports[key] = allocation
             for index, descriptor in enumerate(descriptors):
-                device.backend.map_at(allocation.address + index * CHUNK, CHUNK, descriptor)
+                device.backend.map_at(allocation.block.base + index * CHUNK, CHUNK, descriptor)
+            allocation.address += offer.offset
+            allocation.end = allocation.address + offer.size
         except MemoryError as error:
             if imports.pop(key, None) is not None:
                 process.memory.release(allocation)
             raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
         finally:
             _close(descriptors)
-    return allocation.address + offer.offset
+    return allocation.address
 
 
 def close_memory(process: Process, key: str) -> None:
@@ -448,15 +460,25 @@ def export_notify(process: Process, notify: Notify, length: int, flag: int) -> s
         raise NpuError(
             codes.INVALID_PARAM, f"export flag {flag} is not known", "pass 0, or 2 to turn the process check off"
         )
-    if notify.key:
-        return notify.key
-    backend = notify.context.device.backend
-    descriptor = backend.make_physical(_PAGE)
-    notify.move(SharedCell(_word(backend.map_shared(descriptor, 0, _PAGE))))
-    allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_NOTIFY
-    process.extra.setdefault("notifies", {})[notify] = descriptor
-    notify.key = _publish(_Offer("notify", os.getpid(), [_offered(descriptor)], _PAGE, 0, allowed, is_open))
+    with process.lock:
+        shared = process.extra.setdefault("notifies", {})
+        if notify not in shared:
+            shared[notify] = _share_notify(notify)
+        if not notify.key:
+            allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_NOTIFY
+            descriptors = [_offered(shared[notify])]
+            notify.key = _publish(_Offer("notify", os.getpid(), descriptors, _PAGE, 0, allowed, is_open))
     return notify.key
+
+
+def _share_notify(notify: Notify) -> int:
+    backend = notify.context.device.backend
+    try:
+        descriptor = backend.make_physical(_PAGE)
+        notify.move(SharedCell(_word(backend.map_shared(descriptor, 0, _PAGE))))
+    except MemoryError as error:
+        raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
+    return descriptor
 
 
 def allow_notify(process: Process, notify: Notify, pids: list[int]) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log
 from softnpu.base.trace import Span, bus
-from softnpu.runtime import threads
-from softnpu.runtime.event import Event, Mark, Notify
+from softnpu.runtime.event import Event, Mark, Notify, Wait
 from softnpu.runtime.reports import Report, Subscription
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 STOP_ON_FAILURE = 1
 _POLL_SECONDS = 0.05
+_THREAD_CHECK_SECONDS = 1.0
 _NOT_WORK = frozenset({"EVENT_RECORD", "EVENT_WAIT", "NOTIFY_WAIT", "VALUE_WAIT", "CALLBACK"})
 _task_ids = itertools.count(1)
 _last_task = threading.local()
@@ -50,13 +50,14 @@ class StreamTask:
 
     def __call__(self) -> None:
         stream = self.stream
+        stream.task_epoch = self.epoch
         board, slot = stream.context.device.board_slot()
         counts = self.name not in _NOT_WORK
         start = time.monotonic_ns() if bus.listeners else 0
         if counts:
             board.task_started(slot)
         try:
-            if self.mark is not None or not (stream.failed and stream.failure_mode == STOP_ON_FAILURE):
+            if not (stream.failed and stream.failure_mode == STOP_ON_FAILURE):
                 self.work()
         except NpuError as error:
             stream.fail(self, error)
@@ -119,7 +120,8 @@ class Stream:
         self.limits: dict[int, int] = {}
         self.subscription: Subscription | None = None
         self.allocator: Any = None
-        self.epoch = 0
+        self.epoch = 0  # raised by every abort
+        self.task_epoch = 0  # of the task that runs: it was sent before the abort when the two differ
         self.queue = context.device.backend.make_queue(f"softnpu-d{context.device.index}-s{number}")
 
     def submit(
@@ -132,7 +134,11 @@ class Stream:
     ) -> StreamTask:
         """Queue work; `inline` allows it to run at once in this thread when the stream is idle."""
         task = StreamTask(self, work, name, mark, detail)
-        self.queue.submit(task, inline)
+        try:
+            self.queue.submit(task, inline)
+        except NpuError:
+            task.cancel()
+            raise
         return task
 
     def fail(self, task: StreamTask, error: NpuError) -> None:
@@ -158,17 +164,22 @@ class Stream:
         if error is not None:
             raise error
 
-    def synchronize(self, timeout: float | None = None, expired: int = codes.RT_STREAM_SYNC_TIMEOUT) -> None:
-        """Wait for all tasks sent so far; raises the first task error."""
-        if self.queue.runs_here() or (self.subscription is not None and self.subscription.runs_here(self)):
+    def refuse_inside(self) -> None:
+        """Raise when the calling thread is inside a task or blocking callback of this stream: waiting would never end."""
+        subscription = self.subscription
+        if self.queue.runs_here() or (subscription is not None and subscription.runs_here(self)):
             raise NpuError(
                 codes.RT_PARAM_INVALID,
-                f"stream {self.id} is synchronised from inside one of its own callbacks, which would never end",
-                "synchronise from the thread that submits the work",
+                f"stream {self.id} cannot be waited for from inside one of its own tasks or callbacks",
+                "synchronise or destroy it from the thread that submits the work",
             )
+
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait for all tasks sent so far; raises the first task error."""
+        self.refuse_inside()
         if not self.queue.synchronize(timeout):
             raise NpuError(
-                expired,
+                codes.RT_STREAM_SYNC_TIMEOUT,
                 f"stream {self.id} was not done after {timeout:g} s",
                 "wait longer, or look for a task that waits for an event or callback that never comes",
             )
@@ -185,43 +196,38 @@ class Stream:
         mark = event.mark
         if mark is None or mark.done:
             return
-        event.count_wait(+1)
 
         def work() -> None:
-            try:
-                if not self.poll(mark.wait, timeout):
-                    raise NpuError(
-                        codes.RT_WAIT_TIMEOUT,
-                        f"stream {self.id} waited more than {timeout} s for event {event.id}",
-                        "raise the limit with acl.rt.set_op_wait_timeout, or find out why the event is late",
-                    )
-            finally:
-                event.count_wait(-1)
+            if not self.poll(mark.wait, timeout):
+                raise NpuError(
+                    codes.RT_WAIT_TIMEOUT,
+                    f"stream {self.id} waited more than {timeout} s for event {event.id}",
+                    "raise the limit with acl.rt.set_op_wait_timeout, or find out why the event is late",
+                )
 
-        self.submit(work, "EVENT_WAIT")
+        self.submit(work, "EVENT_WAIT", mark=Wait(event))
 
     def wait_notify(self, notify: Notify, timeout: float | None) -> None:
         """Let the following tasks wait for the notify, and clear it."""
 
         def work() -> None:
-            if not self.poll(notify.cell.take, timeout):
+            if not self.poll(notify.take, timeout):
                 raise NpuError(
                     codes.RT_WAIT_TIMEOUT,
                     f"stream {self.id} waited more than {timeout} s for notify {notify.id}",
                     "record the notify on another stream, or raise the timeout",
                 )
 
-        self.submit(work, "NOTIFY_WAIT", inline=notify.cell.is_set())
+        self.submit(work, "NOTIFY_WAIT")
 
     def poll(self, ready: Callable[[float], bool], timeout: float | None) -> bool:
         """Call `ready(seconds)` until it is true, the time is over (False) or the stream is aborted (raises)."""
-        epoch = self.epoch
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
             if ready(max(0.0, left)):
                 return True
-            if self.epoch != epoch:
+            if self.epoch != self.task_epoch or sys.is_finalizing():
                 raise NpuError(codes.RT_STREAM_ABORT, f"stream {self.id} was aborted while it waited")
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -240,16 +246,17 @@ class Stream:
 
     def _deliver(self, subscription: Subscription, report: Report) -> None:
         subscription.put(report)
-        if not report.block:
-            return
-        while not self.poll(report.mark.wait, 1.0):
-            if threads.ended(subscription.thread_id) or subscription.thread_id not in sys._current_frames():
-                report.cancel()
-                raise NpuError(
-                    codes.RT_REPORT_TIMEOUT,
-                    f"thread {subscription.thread_id} has ended; the callback for it on stream {self.id} cannot run",
-                    "keep the thread that calls process_report alive until the stream is synchronised",
-                )
+        try:
+            while report.block and not self.poll(report.mark.wait, _THREAD_CHECK_SECONDS):
+                if subscription.over():
+                    raise NpuError(
+                        codes.RT_REPORT_TIMEOUT,
+                        f"thread {subscription.thread_id} has ended; its callback on stream {self.id} cannot run",
+                        "keep the thread that calls process_report alive until the stream is synchronised",
+                    )
+        except NpuError:
+            subscription.withdraw(report)
+            raise
         if report.dropped:
             log().write(
                 WARNING,
@@ -269,7 +276,7 @@ class Stream:
         """End the stream: wait for its tasks, or drop them."""
         if not wait:
             self.abort()
-        elif not self.queue.runs_here():
+        else:
             self.queue.synchronize()
         self.alive = False
         if self.subscription is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -63,10 +64,16 @@ def _forget_oldest() -> None:
         _threads.pop(ident).may_end.set()
 
 
-def ended(ident: int) -> bool:
-    """Whether the function of a thread of ours is over."""
-    thread = _threads.get(ident)
-    return thread is not None and thread.over.is_set()
+def forget_all() -> None:
+    """Let resting threads end and forget the others (tests)."""
+    for thread in list(_threads.values()):
+        thread.may_end.set()
+    _threads.clear()
+
+
+def disown_all() -> None:
+    """A forked child has none of its parent's threads; their locks must not be touched."""
+    _threads.clear()
 
 
 def stop(ident: int) -> BaseException | None:
@@ -83,6 +90,12 @@ def stop(ident: int) -> BaseException | None:
             codes.INVALID_PARAM,
             "a thread cannot stop itself, it would wait for ever",
             "call stop_thread from another thread",
+        )
+    if sys.is_finalizing() and not thread.over.is_set():
+        raise NpuError(
+            codes.INVALID_PARAM,
+            "the interpreter ends and the thread stands still, waiting for it would never end",
+            "stop threads before the program ends, not in the destructor of a global object",
         )
     thread.over.wait()
     _threads.pop(ident, None)

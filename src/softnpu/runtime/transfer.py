@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from softnpu.base.dtypes import element_size, numpy_name
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.memory import DEFAULT_KIND, HOST_TO_BUFFER, HOST_TO_HOST, Memory
+from softnpu.runtime.memory import DEFAULT_KIND, HOST_TO_BUFFER, HOST_TO_HOST, Memory, ShortRead
 from softnpu.runtime.stream import Stream
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ def copy_async(memory: Memory, dst: int, dst_max: int, src: int, count: int, kin
     if kind == HOST_TO_HOST or (kind == DEFAULT_KIND and memory.both_on_host(dst, src)):
         stream.submit(_no_host_copy, "MEMCPY_ASYNC", inline=True, detail=detail)
         return
+    memory.reach(dst, count, True)
+    with contextlib.suppress(ShortRead):  # copied as far as it goes
+        memory.reach(src, count, False)
     if memory.strict:
         _check_alignment(dst, src)
-    memory.reach(dst, count, True)
     if kind == HOST_TO_BUFFER:
         data = memory.snapshot(src, count)
         stream.submit(lambda: memory.store(dst, data), "MEMCPY_ASYNC", inline=count <= _INLINE, detail=detail)
@@ -116,6 +119,7 @@ def copy_2d_async(
 ) -> None:
     """`memcpy2d_async`."""
     memory.reach(dst, dpitch * (height - 1) + width, True)
+    memory.reach(src, spitch * (height - 1) + width, False)
     work = lambda: memory.copy_2d(dst, dpitch, src, spitch, width, height, kind)  # noqa: E731
     stream.submit(
         work, "MEMCPY2D_ASYNC", inline=width * height <= _INLINE and height <= _ALIGN, detail={"bytes": width * height}

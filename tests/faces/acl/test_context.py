@@ -182,6 +182,51 @@ def test_one_handle_for_the_default_stream_from_many_threads() -> None:
     assert len(handles) == 8 and len(set(handles)) == 1
 
 
+def test_the_default_stream_is_no_leak(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    ok(acl.finalize())
+    monkeypatch.setenv("SOFTNPU_CHECK", "leaks")
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    ok(acl.rt.ctx_get_current_default_stream())
+    ok(acl.finalize())
+    assert capfd.readouterr().err == ""
+
+
+def test_contexts_end_while_others_fill_them() -> None:
+    """Creating in a context, resetting its device and finalising take the same locks in the same order."""
+    stop = threading.Event()
+    failures: list[object] = []
+
+    def fill() -> None:
+        while not stop.is_set():
+            codes = [acl.rt.set_device(0), acl.rt.create_stream()[1], acl.rt.create_event()[1]]
+            codes += [acl.rt.create_notify(0)[1], acl.rt.stream_query(0)[1], acl.rt.create_context(0)[1]]
+            if not set(codes) <= {0, 100001, NO_CONTEXT}:
+                failures.append(codes)
+
+    threads = [threading.Thread(target=fill, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    def churn() -> None:
+        for _ in range(100):
+            acl.rt.reset_device_force(0)
+            acl.finalize()
+            ok(acl.init())
+
+    in_thread(churn, limit=60)
+    stop.set()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert failures == []
+    ok(acl.finalize())
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    assert ok(acl.rt.get_stream_available_num()) == 1984, "no stream number was lost"
+    assert ok(acl.rt.get_event_avail_num()) == 65536
+
+
 def test_options_of_a_context() -> None:
     first = ok(acl.rt.create_context(0))
     assert acl.rt.ctx_get_sys_param_opt(0) == (0, NOT_SET)

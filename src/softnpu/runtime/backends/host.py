@@ -106,7 +106,7 @@ class HostBackend(Backend):
             raise MemoryError(f"no shared memory: {error}") from error
         try:
             os.ftruncate(descriptor, size)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             os.close(descriptor)
             raise MemoryError(f"no shared memory of {size} bytes: {error}") from error
         return descriptor
