@@ -311,22 +311,19 @@ _KIND_WORDS = {
 
 
 def _complain(label: str, arguments: list[tuple[str, str]], args: tuple[Any, ...]) -> TypeError:
-    """The binding's TypeError, with a note that says which argument is wrong."""
-    error = TypeError(f"{label} args parse failed")
-    wanted = ", ".join(name for name, _ in arguments)
-    if len(args) != len(arguments):
-        if label in _CPYTHONS_WORDS:
-            return TypeError(f"function takes exactly {len(arguments)} arguments ({len(args)} given)")
-        error.add_note(f"{label}({wanted}) takes {len(arguments)} arguments, {len(args)} were given")
+    """The binding's TypeError, whose text is fixed; which argument is wrong stands in the log."""
+    reason = f"it takes {len(arguments)} arguments ({', '.join(name for name, _ in arguments)}), {len(args)} were given"
     for index, ((name, kind), value) in enumerate(zip(arguments, args, strict=False)):
         try:
             converter(kind, index)(value)
         except Exception:
-            error.add_note(
-                f"argument {index + 1} ({name}) must be {_KIND_WORDS.get(kind, 'an int')}, not {type(value).__name__}"
-            )
+            need = _KIND_WORDS.get(kind, "an int")
+            reason = f"argument {index + 1} ({name}) must be {need}, not {type(value).__name__}"
             break
-    return error
+    log().write(ERROR, f"args parse failed: {reason}", "ASCENDCL", label)
+    if len(args) != len(arguments) and label in _CPYTHONS_WORDS:
+        return TypeError(f"function takes exactly {len(arguments)} arguments ({len(args)} given)")
+    return TypeError(f"{label} args parse failed")
 
 
 _TRACE = """    if bus.listeners:

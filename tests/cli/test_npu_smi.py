@@ -237,7 +237,7 @@ def test_load_of_several_processes_adds_up() -> None:
 def test_a_sample_is_waited_for_only_where_somebody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
     monkeypatch.setattr("softnpu.cli._smi_collect.time.sleep", naps.append)
-    sample(machine(), lambda: [])
+    sample(machine(), list)
     assert naps == []
     sample(machine(), lambda: [process()])
     assert naps == [_smi_collect.SAMPLE_S]

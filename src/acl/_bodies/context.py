@@ -22,7 +22,7 @@ def destroy_context(ctx: Context) -> None:
         )
     owner = process()
     owner.handles.remove("context", ctx.handle)  # of two threads that destroy it, one gets past here
-    owner.end_context(ctx)
+    owner.destroy_context(ctx)
 
 
 def set_context(ctx: Context) -> None:

@@ -38,6 +38,12 @@ def words(kind: str) -> str:
     return _WORDS.get(kind, kind.replace("_", " "))
 
 
+def with_article(kind: str) -> str:
+    """`an event`, `a stream`."""
+    word = words(kind)
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+
+
 _WORDS = {
     "tensor_desc": "tensor description",
     "data_buffer": "data buffer",
@@ -111,12 +117,12 @@ class HandleTable:
             return NpuError(
                 codes.RT_PARAM_INVALID,
                 f"{handle:#x} is no {word} handle{', ' + found if found else ''}",
-                f"pass the handle that made the {word} returned",
+                f"pass the handle that creating the {word} returned",
             )
         if claimed != kind:
             return NpuError(
                 codes.RT_PARAM_INVALID,
-                f"{handle:#x} is a {words(claimed)} handle, a {word} handle is needed here",
+                f"{handle:#x} is {with_article(claimed)} handle, {with_article(kind)} handle is needed here",
                 "check the order of the arguments",
             )
         return NpuError(

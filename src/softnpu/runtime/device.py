@@ -77,6 +77,8 @@ def inventory(settings: Settings | None = None) -> list[DeviceInfo]:
     """All devices of the machine by physical id, as the environment describes them."""
     settings = settings or Settings()
     chip = soc(settings.soc)
+    for kind in sorted(set(settings.kinds)):
+        make_backend(kind)  # says so at once when this version has no such devices
     return [DeviceInfo(i, kind, chip, settings.memory or chip.memory_bytes) for i, kind in enumerate(settings.kinds)]
 
 

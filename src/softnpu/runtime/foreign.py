@@ -28,6 +28,7 @@ _TOP = 1 << 56  # no user address on any 64-bit Linux lies higher
 _CAUTIOUS = 1 << 20
 _PIN_OBJECTS = 64
 _PIN_BYTES = 64 << 20
+_INSIDE_LIMIT = 256  # looking for the object around an address is linear; beyond this it is not worth it
 _probe = ctypes.create_string_buffer(1)
 
 
@@ -144,18 +145,31 @@ class Pins:
             return
         room = array.nbytes if owner is array else owner.__array_interface__["data"][0] + owner.nbytes - address
         known = self._arrays
-        reference = weakref.ref(array, lambda gone: _forget(known, address, gone))
+        reference = weakref.ref(owner, lambda gone: _forget(known, address, gone))
         known[address] = (room, array.flags.writeable, reference)
 
     def room(self, address: int, write: bool) -> int | None:
-        """Bytes from the start of a known living object to its end; None when the address is no such start."""
-        data = self._bytes.get(address)
+        """Bytes from an address to the end of the known living object it lies in; None when it lies in none."""
+        room = self._room_of(address, write)
+        return room if room is not None else self._room_inside(address, write)
+
+    def _room_of(self, start: int, write: bool) -> int | None:
+        data = self._bytes.get(start)
         if data is not None:
             return len(data)
-        entry = self._arrays.get(address)
+        entry = self._arrays.get(start)
         if entry is None or (write and not entry[1]) or entry[2]() is None:
             return None
         return entry[0]
+
+    def _room_inside(self, address: int, write: bool) -> int | None:
+        """The same for a pointer with an offset: programs add to what `*_to_ptr` gave them."""
+        if len(self._arrays) > _INSIDE_LIMIT:
+            return None
+        before = [start for start in (*self._bytes.copy(), *self._arrays.copy()) if start < address]
+        start = max(before, default=0)
+        room = self._room_of(start, write) if start else None
+        return start + room - address if room is not None and start + room > address else None
 
 
 def _forget(known: dict[int, tuple[int, bool, weakref.ref[Any]]], address: int, gone: Any) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from softnpu.base import callsite
 from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.handles import kind_of, words
+from softnpu.base.handles import kind_of, with_article
 from softnpu.base.log import WARNING, log
 from softnpu.runtime.arena import CHUNK, CHUNK_SHIFT, Allocation, Arena, Atlas, Slab
 from softnpu.runtime.backends.base import Backend
@@ -54,6 +54,11 @@ def human(size: int) -> str:
             return f"{size} bytes" if unit == "bytes" else f"{value:.4g} {unit}"
         value /= 1024
     return f"{size} bytes"
+
+
+def plural(count: int, word: str) -> str:
+    """`1 allocation`, `2 allocations`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def machine_memory() -> int:
@@ -307,7 +312,7 @@ class Memory:
         if claimed is not None:
             return NpuError(
                 codes.RT_PARAM_INVALID,
-                f"{address:#x} is a {words(claimed)} handle and no address",
+                f"{address:#x} is {with_article(claimed)} handle and no address",
                 "check the order of the arguments",
             )
         allocation = self.atlas.find(address)

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from softnpu.base import config, log
@@ -23,7 +23,7 @@ from softnpu.runtime.context import Context, no_context
 from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
-from softnpu.runtime.memory import Memory, human
+from softnpu.runtime.memory import Memory, human, plural
 from softnpu.runtime.queue import Queue
 from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream
@@ -113,6 +113,13 @@ class Process:
             self.references = 1
             self.was_started = True
         wanted.warn_about_missing()
+        chip = f"{len(self.devices)} x {self.settings.soc}" if self.devices else "no visible device"
+        log.log().write(
+            log.INFO,
+            f"initialised: {chip}, checks: {', '.join(sorted(self.settings.checks)) or 'default'}",
+            "ASCENDCL",
+            "init",
+        )
 
     def _check_default_device(self, index: int) -> None:
         try:
@@ -123,7 +130,9 @@ class Process:
             ) from error
 
     def stop(self) -> None:
-        """`acl.finalize`: report leaks if asked, then end streams, contexts and memory."""
+        """`acl.finalize`: let work end, report leaks if asked, then end streams, contexts and memory."""
+        for device in self.devices:
+            self._settle(device.streams())
         with self.lock:
             if not self.references:
                 raise NpuError(
@@ -131,11 +140,11 @@ class Process:
                     "acl.finalize without acl.init before it",
                     "call acl.init first, and finalize once",
                 )
-            leaks = self._leaks() if "leaks" in self.settings.checks else []
+            leaks = self._leaks()
             self.references = 0  # from here on no other thread makes anything new
             self._sweep()
-        if leaks:
-            self._report_leaks(leaks)
+        self._report_leaks(leaks, "acl.finalize")
+        log.log().write(log.INFO, "finalised", "ASCENDCL", "finalize")
 
     def stop_reference(self) -> int:
         """`acl.finalize_reference`: lower the count of `acl.init`; the real end comes with the last one."""
@@ -146,35 +155,33 @@ class Process:
         self.stop()
         return 0
 
-    def _leaks(self) -> list[str]:
-        """What the program never gave back: a headline and a line for each allocation and kind of handle."""
-        lines = [allocation.describe() for allocation in self.memory.live_allocations()]
+    def _leaks(self, device: Device | None = None) -> list[str]:
+        """What the program never gave back, on one device or at all: a line for each allocation and kind of handle."""
+        if "leaks" not in self.settings.checks:
+            return []
+        found = [one for one in self.memory.live_allocations() if device is None or one.device is device]
         kinds: dict[str, int] = {}
         for _, kind, obj in self.handles.live():
-            if not (kind == "context" and obj.default) and not (kind == "stream" and obj.is_default):
+            default = getattr(obj, "default", False) or getattr(obj, "is_default", False)
+            home = getattr(getattr(obj, "context", None), "device", None)
+            if not default and (device is None or home is device):
                 kinds[kind] = kinds.get(kind, 0) + 1
-        lines += [
-            f"{count} {words(kind)} handle{'s' if count > 1 else ''} never destroyed"
-            for kind, count in sorted(kinds.items())
-        ]
+        lines = [one.describe() for one in found]
+        lines += [f"{plural(count, f'{words(kind)} handle')} never destroyed" for kind, count in sorted(kinds.items())]
         if not lines:
             return []
-        total = sum(device.used for device in self.devices) + self.memory.host_used
-        head = f"softnpu: leaks at acl.finalize: {human(total)} in {len(self.memory.live_allocations())} allocations"
-        return [head, *lines]
+        return [f"{human(sum(one.size for one in found))} in {plural(len(found), 'allocation')}", *lines]
 
-    def _report_leaks(self, leaks: list[str]) -> None:
+    def _report_leaks(self, leaks: list[str], place: str) -> None:
+        if not leaks:
+            return
         head, *lines = leaks
-        hint = (
-            ""
-            if "trace" in self.settings.checks
-            else "\n  (SOFTNPU_CHECK=leaks,trace names the lines that allocated them)"
-        )
+        for line in leaks:
+            log.log().write(log.WARNING, f"leak at {place}: {line}", "RUNTIME", "leaks")
         shown = [f"  {line}" for line in lines[:50]] + ([f"  … and {len(lines) - 50} more"] if len(lines) > 50 else [])
-        text = "\n".join([head, *shown]) + hint
-        for line in [head, *lines]:
-            log.log().write(log.WARNING, line, "RUNTIME", "finalize")
-        os.write(2, (text + "\n").encode())
+        if "trace" not in self.settings.checks:
+            shown.append("  (SOFTNPU_CHECK=leaks,trace names the lines that allocated them)")
+        os.write(2, "\n".join([f"softnpu: leaks at {place}: {head}", *shown, ""]).encode())
 
     def _sweep(self) -> None:
         sharing.close_all(self)
@@ -232,10 +239,14 @@ class Process:
                 device.primary = self._new_context(device, default=True)
             self.local.context = device.primary
             device.publish()
+        log.log().write(log.INFO, f"device {index} set, {device.references} references", "RUNTIME", "set_device")
 
     def reset_device(self, index: int, force: bool) -> None:
         """Take a reference back; with the last one the default context and, if nothing else uses it, the memory go."""
         device = self.device(index)
+        if device.references <= 1 or force:
+            self._settle(device.streams())
+        leaks: list[str] = []
         with device.lock:
             if not device.references and not device.opened:
                 self.need_start()
@@ -248,6 +259,8 @@ class Process:
             if device.references:
                 return
             device.opened = False
+            if force or all(context.default for context in device.contexts):
+                leaks = self._leaks(device)  # what goes now would be gone when acl.finalize looks
             if device.primary is not None:
                 self.end_context(device.primary)
                 device.primary = None
@@ -258,6 +271,8 @@ class Process:
                 self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
                 device.restore()
             device.publish()
+        self._report_leaks(leaks, f"acl.rt.reset_device({index})")
+        log.log().write(log.INFO, f"device {index} reset", "RUNTIME", "reset_device")
 
     # ---- contexts, streams, events ----------------------------------------------------------------------------------
 
@@ -278,6 +293,16 @@ class Process:
             device.publish()
         self.local.context = context
         return context
+
+    def _settle(self, streams: Iterable[Stream]) -> None:
+        """Let work that is under way end before its streams go; called without locks, since callbacks may need them."""
+        for stream in streams:
+            stream.settle()
+
+    def destroy_context(self, context: Context) -> None:
+        """`destroy_context`: let its work end, then end it."""
+        self._settle(tuple(context.streams))
+        self.end_context(context)
 
     def end_context(self, context: Context) -> None:
         """End a context with its streams and events."""
@@ -378,6 +403,8 @@ class Process:
 
     def close(self) -> None:
         """The interpreter ends: stop workers, so that none stands still inside a task, or with a lock, when it is down."""
+        if self.references:
+            self._report_leaks(self._leaks(), "exit, acl.finalize was never called")
         queues: list[Queue] = []
         for device in self.devices:
             for context in tuple(device.contexts):

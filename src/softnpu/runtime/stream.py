@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STOP_ON_FAILURE = 1
 _POLL_SECONDS = 0.05
+_SETTLE_SECONDS = 0.5
 _THREAD_CHECK_SECONDS = 1.0
 _NOT_WORK = frozenset({"EVENT_RECORD", "EVENT_WAIT", "NOTIFY_WAIT", "VALUE_WAIT", "CALLBACK"})
 _task_ids = itertools.count(1)
@@ -120,6 +121,7 @@ class Stream:
         self.limits: dict[int, int] = {}
         self.subscription: Subscription | None = None
         self.allocator: Any = None
+        self._waiting_since = 0.0
         self.epoch = 0  # raised by every abort
         self.task_epoch = 0  # of the task that runs: it was sent before the abort when the two differ
         self.queue = context.device.backend.make_queue(f"softnpu-d{context.device.index}-s{number}")
@@ -222,6 +224,13 @@ class Stream:
 
     def poll(self, ready: Callable[[float], bool], timeout: float | None) -> bool:
         """Call `ready(seconds)` until it is true, the time is over (False) or the stream is aborted (raises)."""
+        self._waiting_since = time.monotonic()
+        try:
+            return self._poll(ready, timeout)
+        finally:
+            self._waiting_since = 0.0
+
+    def _poll(self, ready: Callable[[float], bool], timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
@@ -265,17 +274,33 @@ class Stream:
                 "launch_callback",
             )
 
-    def abort(self) -> None:
-        """Drop what has not begun and end waits."""
+    def settle(self) -> None:
+        """Let queued work end; a stream that does nothing but wait for something gets a moment and is given up."""
+        subscription = self.subscription
+        if self.queue.runs_here() or (subscription is not None and subscription.runs_here(self)):
+            return
+        while not self.queue.synchronize(_POLL_SECONDS):
+            since = self._waiting_since
+            if since and time.monotonic() - since > _SETTLE_SECONDS:
+                return
+
+    def abort(self) -> int:
+        """Drop what has not begun and end waits; returns how many tasks were dropped."""
         self.epoch += 1
-        for task in self.queue.drop():
+        dropped = self.queue.drop()
+        for task in dropped:
             if isinstance(task, StreamTask):
                 task.cancel()
+        return len(dropped)
 
     def close(self, wait: bool) -> None:
         """End the stream: wait for its tasks, or drop them."""
         if not wait:
-            self.abort()
+            dropped = self.abort()
+            if dropped:
+                log().write(
+                    WARNING, f"stream {self.id} ends with {dropped} tasks that never ran", "RUNTIME", "destroy_stream"
+                )
         else:
             self.queue.synchronize()
         self.alive = False

@@ -209,13 +209,13 @@ def test_synchronize_takes_the_time_of_the_callback(stream: int) -> None:
     with Reporter() as reporter:
         ok(acl.rt.subscribe_report(reporter.tid, stream))
         lags = []
-        for _ in range(3):
+        for _ in range(5):
             start = time.monotonic()
             ok(acl.rt.launch_callback(callback, None, BLOCK, stream))
             ok(acl.rt.synchronize_stream_with_timeout(stream, LONG))
             lags.append(time.monotonic() - times[-1])
             assert times[-1] - start >= 0.1
-    assert min(lags) < 0.01  # the best of three: the machine may be busy
+    assert min(lags) < 0.01  # the best of five: the machine may be busy
 
 
 def test_default_stream() -> None:
@@ -284,7 +284,8 @@ def test_user_data_lives_until_the_callback_ran(stream: int) -> None:
 
     seen: list[int] = []
     data = Data()
-    watcher = weakref.ref(data)
+    gone = threading.Event()
+    watcher = weakref.ref(data, lambda _: gone.set())
     ok(acl.rt.subscribe_report(threading.get_ident(), stream))
     with Hold(stream):
         ok(acl.rt.launch_callback(lambda got: seen.append(id(got)), data, BLOCK, stream))
@@ -296,7 +297,7 @@ def test_user_data_lives_until_the_callback_ran(stream: int) -> None:
     ok(acl.rt.synchronize_stream_with_timeout(stream, LONG))
     assert seen == [address]
     gc.collect()
-    assert watcher() is None, "and not for ever"
+    assert gone.wait(WAIT), "and not for ever"
 
 
 def test_callbacks_may_launch_callbacks(stream: int) -> None:

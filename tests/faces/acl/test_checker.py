@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -395,7 +396,7 @@ def test_a_handle_of_a_wrong_kind(handles: dict[str, int]) -> None:
             continue
         assert TAKES[wanted](handle) == STALE, (wanted, given)
         text = message()
-        assert f"is a {given}" in text and f"a {wanted} handle is needed here" in text
+        assert re.search(rf"is an? {given} handle, an? {wanted} handle is needed here", text), text
     for kind, handle in handles.items():
         assert TAKES[kind](handle) == 0
 
@@ -416,7 +417,7 @@ def test_a_handle_where_a_pointer_is_needed(handles: dict[str, int]) -> None:
         for use in (*USES.values(), lambda p, _: acl.rt.free(p), lambda p, _: acl.rt.free_host(p)):
             assert use(handle, 64) == STALE
             text = message()
-            assert f"is a {given}" in text and "no address" in text
+            assert re.search(rf"is an? {given} handle and no address", text), text
         with pytest.raises(ValueError, match="no address"):
             acl.util.ptr_to_bytes(handle, 8)
     for kind, handle in handles.items():

@@ -293,9 +293,9 @@ def test_elapsed_time(stream: int) -> None:
     start, end = ok(acl.rt.create_event()), ok(acl.rt.create_event())
     hold = Hold(stream)
     ok(acl.rt.record_event(start, stream))
+    first = time.monotonic()
     hold.release()
     ok(acl.rt.synchronize_event(start))
-    first = time.monotonic()
     second = Hold(stream)
     ok(acl.rt.record_event(end, stream))
     assert acl.rt.synchronize_event_with_timeout(end, 60) == SYNC_TIMEOUT  # 60 ms pass here
@@ -304,7 +304,7 @@ def test_elapsed_time(stream: int) -> None:
     outside = (time.monotonic() - first) * 1000
     elapsed = ok(acl.rt.event_elapsed_time(start, end))
     assert type(elapsed) is float
-    assert 60 <= elapsed <= outside + 50
+    assert 60 <= elapsed <= outside
     between = ok(acl.rt.event_get_timestamp(end)) - ok(acl.rt.event_get_timestamp(start))
     assert abs(between - elapsed * 1000) <= 2, "time stamps are microseconds of the same clock"
     assert acl.rt.event_elapsed_time(end, start) == (0.0, REVERSED)

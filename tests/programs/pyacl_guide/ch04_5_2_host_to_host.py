@@ -3,8 +3,9 @@
 import os
 import tempfile
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEMCPY_HOST_TO_HOST = 0
 

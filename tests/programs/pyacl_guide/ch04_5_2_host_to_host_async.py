@@ -1,7 +1,8 @@
 """Chapter 4.5.2: an asynchronous copy within the host is accepted, and fails when the stream is waited for."""
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEMCPY_HOST_TO_HOST = 0
 

@@ -3,8 +3,9 @@
 import os
 import tempfile
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_HOST = 0

@@ -1,7 +1,8 @@
 """Chapter 7.1: one large allocation, cut into pieces by the manual's size and address rules."""
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_HOST = 0

@@ -4,8 +4,9 @@ import os
 import struct
 import tempfile
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_DEVICE = 1
@@ -82,9 +83,14 @@ class Net:
         for idx in range(self.excute_times):
             img_data, infer_output = self.dataset_list[idx]
             # manual: acl.mdl.execute_async(...) stands here; needs a model, see the inference issue
-            ret = acl.rt.memcpy_async(acl.get_data_buffer_addr(infer_output), OUTPUT_SIZE,
-                                      acl.get_data_buffer_addr(img_data), OUTPUT_SIZE,
-                                      ACL_MEMCPY_DEVICE_TO_DEVICE, self.stream)
+            ret = acl.rt.memcpy_async(
+                acl.get_data_buffer_addr(infer_output),
+                OUTPUT_SIZE,
+                acl.get_data_buffer_addr(img_data),
+                OUTPUT_SIZE,
+                ACL_MEMCPY_DEVICE_TO_DEVICE,
+                self.stream,
+            )
             check("memcpy_async", ret)
             if self.is_callback:
                 self.excute_dataset.append([img_data, infer_output])
@@ -131,8 +137,9 @@ def main():
     with tempfile.TemporaryDirectory() as images_path:
         for name in ("a.jpg", "bb.jpg", "ccc.jpg"):
             open(os.path.join(images_path, name), "wb").close()
-        images_list = [os.path.join(images_path, img) for img in os.listdir(images_path)
-                       if os.path.splitext(img)[1] in IMG_EXT]
+        images_list = [
+            os.path.join(images_path, img) for img in os.listdir(images_path) if os.path.splitext(img)[1] in IMG_EXT
+        ]
         for image in images_list:
             transfer_pic(image)
             data_list.append(np.fromfile(image.replace(".jpg", ".bin"), dtype=np.byte))

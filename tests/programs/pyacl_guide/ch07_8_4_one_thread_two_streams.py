@@ -1,7 +1,8 @@
 """Chapter 7.8.4: one thread keeps two streams of one context busy."""
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_DEVICE = 1

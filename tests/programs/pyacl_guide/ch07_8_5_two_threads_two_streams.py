@@ -2,8 +2,9 @@
 
 import threading
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_HOST = 0

@@ -1,7 +1,8 @@
 """Chapter 7.9.3: the program waits for all tasks of one stream, each of which needs the one before."""
 
-import acl
 import numpy as np
+
+import acl
 
 ACL_MEM_MALLOC_NORMAL_ONLY = 2
 ACL_MEMCPY_HOST_TO_HOST = 0

@@ -250,7 +250,7 @@ def test_an_array_is_known_while_it_lives_and_not_kept_alive() -> None:
     watch = weakref.ref(array)
     address = pin_array(pins, array)
     assert pins.room(address, True) == 1000
-    assert pins.room(address + 1, False) is None
+    assert pins.room(address + 1, False) == 999 and pins.room(address + 1000, False) is None
     del array
     gc.collect()
     assert watch() is None
