@@ -392,4 +392,4 @@ def _place() -> tuple[int, int]:
 
 def _printable(name: bytes) -> str:
     # A process may call itself anything, also an escape sequence for the terminal of whoever looks.
-    return "".join(char if char.isprintable() else "?" for char in name.decode("utf-8", "replace"))
+    return "".join(char if char.isprintable() else "?" for char in name.decode("utf-8", "replace").strip())

@@ -556,6 +556,19 @@ def test_a_clean_program_reports_nothing(fresh: None, tmp_path: Path, check: str
     assert leaks(tmp_path, check, CLEAN) == ""
 
 
+def test_the_last_reset_device_reports_what_it_frees(fresh: None, tmp_path: Path) -> None:
+    text = leaks(tmp_path, "leaks", "acl.rt.set_device(0); acl.rt.reset_device(0); acl.rt.reset_device(0)")
+    first, second = text.split("softnpu: leaks at acl.finalize")
+    assert first.startswith("softnpu: leaks at acl.rt.reset_device(0): 4.143 KiB in 1 allocation\n")
+    assert "4242-byte device" in first and "1 stream handle never destroyed" in first and "6464" not in first
+    assert "6464-byte host" in second and "4242" not in second and "stream" not in second
+
+
+def test_a_program_that_never_finalizes_is_told_at_exit(fresh: None, tmp_path: Path) -> None:
+    text = leaks(tmp_path, "leaks", program=LEAKY.replace("print(acl.finalize())", "print(0)"))
+    assert text.startswith("softnpu: leaks at exit, acl.finalize was never called: ") and "4242-byte device" in text
+
+
 def test_a_long_list_of_leaks_is_cut(fresh: None, tmp_path: Path) -> None:
     program = """
 import acl

@@ -10,6 +10,7 @@ from support import Hold, in_thread, message, ok
 import acl
 
 INVALID_PARAM, NO_CONTEXT, BAD_VALUE, OTHER_CONTEXT, NOT_SET = 100000, 107002, 107000, 107003, 107021
+NO_STREAM = 207008
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -201,7 +202,7 @@ def test_contexts_end_while_others_fill_them() -> None:
         while not stop.is_set():
             codes = [acl.rt.set_device(0), acl.rt.create_stream()[1], acl.rt.create_event()[1]]
             codes += [acl.rt.create_notify(0)[1], acl.rt.stream_query(0)[1], acl.rt.create_context(0)[1]]
-            if not set(codes) <= {0, 100001, NO_CONTEXT}:
+            if not set(codes) <= {0, 100001, NO_CONTEXT, NO_STREAM}:  # a quick machine fills the device in between
                 failures.append(codes)
 
     threads = [threading.Thread(target=fill, daemon=True) for _ in range(3)]

@@ -563,7 +563,13 @@ def test_float_to_float16_at_the_edges(value: float, bits: int) -> None:
 
 def run(program: str, tmp_path: Path) -> str:
     env = {**os.environ, "HOME": str(tmp_path), "SOFTNPU_RUNTIME_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

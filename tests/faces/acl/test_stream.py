@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 from collections.abc import Callable
@@ -420,3 +421,36 @@ def test_core_limits() -> None:
     assert acl.rt.get_stream_res_limit(stream, 1) == (30, 0)
     assert acl.rt.set_stream_res_limit(stream, 0, 21) == INVALID_PARAM
     assert acl.rt.get_stream_res_limit(stream, 3) == (0, INVALID_PARAM)
+
+
+# ---- the end of a context --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["destroy_context", "reset_device", "finalize"])
+def test_work_that_was_sent_is_done_before_its_context_ends(end: str) -> None:
+    """Nobody synchronised, yet the copies are not lost."""
+    size, count = 4 << 20, 12
+    data = bytes(range(256)) * (size // 256)
+    targets = [bytearray(size) for _ in range(count)]
+    context = ok(acl.rt.create_context(0)) if end == "destroy_context" else ok(acl.rt.get_context())
+    stream = ok(acl.rt.create_stream())
+    device = ok(acl.rt.malloc(size, 0))
+    ok(acl.rt.memcpy(device, size, acl.util.bytes_to_ptr(data), size, 1))
+    for target in targets:
+        place = (ctypes.c_char * size).from_buffer(target)
+        ok(acl.rt.memcpy_async(ctypes.addressof(place), size, device, size, 2, stream))
+    ok(
+        {
+            "destroy_context": lambda: acl.rt.destroy_context(context),
+            "reset_device": lambda: acl.rt.reset_device(0),
+            "finalize": acl.finalize,
+        }[end]()
+    )
+    assert all(target == data for target in targets)
+
+
+def test_a_stream_that_only_waits_does_not_hold_its_context() -> None:
+    context = ok(acl.rt.create_context(0))
+    stream = ok(acl.rt.create_stream())
+    ok(acl.rt.value_wait(word(), 1, 1, stream))
+    assert in_thread(lambda: acl.rt.destroy_context(context), limit=20) == 0
