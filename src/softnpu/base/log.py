@@ -51,7 +51,9 @@ class Log:
         """Write one line if its level passes; never raises."""
         if not self.enabled(level, module):
             return
-        if self._fd < 0 and sys.is_finalizing():  # a destructor at the very end: opening a file needs imports that are gone
+        if (
+            self._fd < 0 and sys.is_finalizing()
+        ):  # a destructor at the very end: opening a file needs imports that are gone
             return
         if not place:
             file, number, name = callsite.caller()
