@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from acl._arguments import Raise
 from acl._bodies._common import milliseconds
-from acl._boundary import Raise
 from softnpu.base.errors import NpuError, codes
+from softnpu.runtime import offers
 from softnpu.runtime import sharing as shared
 from softnpu.runtime.event import ALL_FLAGS, Event, Mark, Notify
 from softnpu.runtime.process import process
@@ -195,7 +196,7 @@ def notify_batch_reset(notifies: list[int]) -> None:
 
 
 def notify_get_export_key(notify: Notify, len: int, flag: int) -> str:
-    return shared.export_notify(process(), notify, shared.key_length(len), flag)
+    return shared.export_notify(process(), notify, offers.key_length(len), flag)
 
 
 def notify_set_import_pid(notify: Notify, pids: list[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._boundary import Raise
+from acl._arguments import Raise
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.process import process
 

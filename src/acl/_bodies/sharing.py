@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acl._boundary import Raise, raw
+from acl._arguments import Raise
+from acl._boundary import raw
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
-from softnpu.runtime import sharing
+from softnpu.runtime import offers, sharing, virtual
 from softnpu.runtime.arena import CHUNK
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
@@ -23,11 +24,11 @@ def reserve_mem_address(size: int, alignment: int, expect_ptr: int, flags: int) 
             f"alignment {alignment}, expected address {expect_ptr:#x} and flags {flags} are reserved",
             "pass 0 for all three",
         )
-    return sharing.reserve(process(), size)
+    return virtual.reserve(process(), size)
 
 
 def release_mem_address(vptr: int) -> None:
-    sharing.release(process(), vptr)
+    virtual.release(process(), vptr)
 
 
 def _device_of(prop: dict[str, Any]) -> int:
@@ -53,20 +54,20 @@ def malloc_physical(size: int, prop: dict[str, Any], flags: int) -> int:
         raise NpuError(codes.INVALID_PARAM, f"flags {flags} are reserved", "pass 0")
     owner = process()
     owner.current()
-    return sharing.make_physical(owner, owner.device(_device_of(prop)), size)
+    return virtual.make_physical(owner, owner.device(_device_of(prop)), size)
 
 
 @raw
 def free_physical(handle: int) -> None:
-    sharing.free_physical(process(), handle)
+    virtual.free_physical(process(), handle)
 
 
-def map_mem(vptr: int, size: int, offset: int, handle: sharing.Physical, flags: int) -> None:
-    sharing.map_memory(process(), vptr, size, offset, handle, flags)
+def map_mem(vptr: int, size: int, offset: int, handle: virtual.Physical, flags: int) -> None:
+    virtual.map_memory(process(), vptr, size, offset, handle, flags)
 
 
 def unmap_mem(vptr: int) -> None:
-    sharing.unmap(process(), vptr)
+    virtual.unmap(process(), vptr)
 
 
 def mem_get_allocation_granularity(prop: dict[str, Any], option: int) -> int:
@@ -78,12 +79,12 @@ def mem_get_allocation_granularity(prop: dict[str, Any], option: int) -> int:
     return CHUNK
 
 
-def mem_export_to_shareable_handle(handle: sharing.Physical, type: int, flags: int) -> int:
+def mem_export_to_shareable_handle(handle: virtual.Physical, type: int, flags: int) -> int:
     return sharing.export_physical(handle, type, flags)
 
 
 def mem_set_pid_to_shareable_handle(shareable: int, pids: list[int]) -> None:
-    sharing.allow(process(), sharing.shareable_key(shareable), pids)
+    offers.allow(process(), sharing.shareable_key(shareable), pids)
 
 
 def mem_import_from_shareable_handle(shareable: int, device_id: int) -> int:
@@ -95,14 +96,14 @@ def mem_import_from_shareable_handle(shareable: int, device_id: int) -> int:
 def ipc_mem_get_export_key(ptr: int, size: int, len: int, flag: int) -> str:
     if len >= _MAX_KEY:
         raise Raise(ValueError(f"len must be below {_MAX_KEY}"))
-    sharing.key_length(len)
+    offers.key_length(len)
     owner = process()
     owner.current()
     return sharing.export_memory(owner, ptr, size, flag)
 
 
 def ipc_mem_set_import_pid(key: str, pids: list[int]) -> None:
-    sharing.allow(process(), key, pids)
+    offers.allow(process(), key, pids)
 
 
 def ipc_mem_import_by_key(key: str, flag: int) -> int:

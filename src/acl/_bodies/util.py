@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from acl._boundary import Raise
+from acl._arguments import Raise
 from softnpu.base.errors import NpuError
 from softnpu.runtime import threads
 from softnpu.runtime.process import process
