@@ -30,13 +30,14 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message: number, kind (a scalar word or "message" or "map"), whether it repeats."""
+    """One field of a message: number, kind (a scalar word, "enum", "message" or "map"), whether it repeats."""
 
     number: int
     name: str
     kind: str
     repeated: bool = False
     message: Message | None = None
+    words: Mapping[str, int] | None = None  # names of an enum's values, for the text format
 
 
 @dataclass(eq=False)
@@ -48,14 +49,18 @@ class Message:
     by_name: dict[str, Field] = field(default_factory=dict)
 
     def add(self, **fields: tuple[Any, ...]) -> Message:
-        """Name fields: `x=(1, "int64")`, `x=(2, "string", True)` repeated, `x=(3, OTHER)`, `x=(4, "map", OTHER)`."""
+        """Name fields: `x=(1, "int64")`, `x=(2, "string", True)` repeated, `x=(3, OTHER)` a message, `x=(4, "map", OTHER)`,
+        `x=(5, {"A": 0})` an enum with the names of its values."""
         for name, (number, kind, *rest) in fields.items():
+            repeated = bool(rest and rest[0])
             if kind == "map":
                 one = Field(number, name, "map", True, rest[0])
             elif isinstance(kind, Message):
-                one = Field(number, name, "message", bool(rest and rest[0]), kind)
+                one = Field(number, name, "message", repeated, kind)
+            elif isinstance(kind, Mapping):
+                one = Field(number, name, "enum", repeated, words=kind)
             else:
-                one = Field(number, name, kind, bool(rest and rest[0]))
+                one = Field(number, name, kind, repeated)
             self.fields[number] = self.by_name[name] = one
         return self
 
