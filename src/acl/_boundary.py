@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from acl._arguments import M64, Raise, converter, is_handle
+from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import DEBUG, ERROR, log
 from softnpu.base.recent import recent
@@ -144,6 +145,8 @@ def {name}(*args):
     except Raise as wrapped:
         raise wrapped.exception from None
     except Exception as error:
+        if from_outside(error):
+            raise
         return report(label, shape, internal(label, error))
     return {result}
 """
@@ -151,7 +154,7 @@ def {name}(*args):
 
 _KIND_WORDS = {
     "f32": "a number", "f64": "a number", "str": "a str without NUL", "dict": "a dict", "tuple": "a tuple",
-    "i16": "an int of 16 bits", "i32": "an int of 32 bits", "i64": "an int of 64 bits", "u8": "an int from 0 to 255",
+    "i16": "an int of 16 bits", "i32": "an int of 32 bits", "i64": "an int of 64 bits", "u8": "an int from 0 to 255", "n32": "an int of 32 bits, not negative",
 }  # fmt: skip
 
 
@@ -246,7 +249,7 @@ def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any]
     shape = Shape(row[1])
     space: dict[str, Any] = {
         "bus": bus, "traced": _traced, "label": label, "Raise": Raise, "NpuError": NpuError, "report": report,
-        "shape": shape, "internal": _internal, "complain": _complain, "arguments": arguments, "MISSING": object(),
+        "shape": shape, "internal": _internal, "from_outside": callsite.from_outside, "complain": _complain, "arguments": arguments, "MISSING": object(),
         "body": body or _missing(label, row),
     }  # fmt: skip
     resolve = []

@@ -469,8 +469,8 @@ def test_topology(devices: list[DeviceInfo], monkeypatch: Any, capsys: pytest.Ca
     lines = run(capsys, "info", "-t", "topo")[1].splitlines()
     assert lines[:3] == [
         "\t   NPU0       NPU1       CPU Affinity",
-        "NPU0       X          SYS        0-3,8",
-        "NPU1       SYS        X          0-3,8",
+        "NPU0       X          HCCS       0-3,8",
+        "NPU1       HCCS       X          0-3,8",
     ]
     assert "Legend:" in lines
 

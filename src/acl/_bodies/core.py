@@ -9,6 +9,7 @@ from typing import Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
 from softnpu.base.recent import recent
+from softnpu.runtime.device import soc
 from softnpu.runtime.process import process
 
 _CANN = {
@@ -39,7 +40,7 @@ def get_version() -> tuple[int, int, int]:
 
 
 def get_soc_name() -> str:
-    return process().settings.soc
+    return soc(process().settings.soc).name
 
 
 def get_cann_version(pkg: int) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from acl._arguments import Raise
 from acl._bodies._common import milliseconds
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime import offers
@@ -10,8 +9,6 @@ from softnpu.runtime import sharing as shared
 from softnpu.runtime.event import ALL_FLAGS, Event, Mark, Notify
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
-
-_U32 = (1 << 32) - 1
 
 
 def create_event() -> int:
@@ -180,8 +177,6 @@ def record_notify(notify: Notify, stream: Stream) -> None:
 
 
 def wait_and_reset_notify(notify: Notify, stream: Stream, timeout: int) -> None:
-    if not 0 <= timeout <= _U32:
-        raise Raise(TypeError("acl.rt.wait_and_reset_notify args parse failed"))
     stream.wait_notify(notify, float(timeout) if timeout else None)
 
 

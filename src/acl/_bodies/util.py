@@ -18,6 +18,10 @@ _BYTES_HEADER = bytes.__basicsize__ - 1
 
 
 def _address(array: Any) -> int:
+    if array.dtype.hasobject:
+        raise Raise(
+            ValueError("an array of Python objects has no memory that can be copied; convert it to a number type")
+        )
     address = int(array.__array_interface__["data"][0])
     process().memory.pins.add_array(address, array)
     return address

@@ -28,3 +28,15 @@ def where() -> str:
     """The same as `file:line`."""
     name, line, _ = caller()
     return f"{name}:{line}"
+
+
+_LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen")
+
+
+def from_outside(error: BaseException) -> bool:
+    """Whether an exception was raised by the program's own code (a signal handler) while it was inside one of our calls."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = trace.tb_frame.f_code.co_filename if trace is not None else "<softnpu"
+    return not name.startswith((*_OWN, "<softnpu", *_LIBRARY)) and "site-packages" not in name

@@ -87,9 +87,7 @@ VARIABLES = (
         "ASCEND_PROCESS_LOG_PATH", "", "Log directory; before `ASCEND_WORK_PATH/log`, before `~/ascend/log`.", "log"
     ),
     Variable("ASCEND_WORK_PATH", "", "Root of files that a program leaves behind (logs under `log/`).", "log"),
-    Variable(
-        "ASCEND_HOST_LOG_FILE_NUM", "10", "Log files kept per directory, 1 to 1000; each is at most 20 MB.", "log"
-    ),
+    Variable("ASCEND_HOST_LOG_FILE_NUM", "10", "Log files kept per process, 1 to 1000; each is at most 20 MB.", "log"),
     Variable("ASCEND_LOG_SYNC_SAVE", "0", "`1` flushes every line to the disk before the call returns.", "log"),
 )
 
@@ -112,7 +110,7 @@ def _bad(name: str, value: str, expected: str) -> NpuError:
     if (name, value) not in _complained:
         _complained.add((name, value))
         sys.stderr.write(f"softnpu: {text}\n")
-    return NpuError(codes.INVALID_PARAM, text, f"export {name} with such a value, or unset it")
+    return NpuError(codes.INVALID_PARAM, text, f"export {name} with such a value, or unset it", "EE2002")
 
 
 def device_kinds() -> tuple[str, ...]:

@@ -10,11 +10,12 @@ __all__ = ["NpuError", "codes", "describe", "message_family"]
 class NpuError(RuntimeError):
     """A failure with its documented code: what was wrong with which value, and what to do next."""
 
-    def __init__(self, code: int, text: str, remedy: str = "") -> None:
+    def __init__(self, code: int, text: str, remedy: str = "", family: str = "") -> None:
         super().__init__(text)
         self.code = code
         self.text = text
         self.remedy = remedy
+        self.family = family or message_family(code)
 
     def __str__(self) -> str:
         return f"{describe(self.code)}: {self.text}"

@@ -18,6 +18,7 @@ from softnpu.base.config import LogSettings
 DEBUG, INFO, WARNING, ERROR, NONE = range(5)
 EVENT = 5
 _NAMES = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR", EVENT: "EVENT"}
+_CONTROL = dict.fromkeys((*range(32), 127), "?") | {ord(char): " " for char in "\r\n\t"}  # a line, and no escapes
 _FILE_LIMIT = 20 * 1000 * 1000
 
 
@@ -61,7 +62,7 @@ class Log:
         now = time.time()
         stamp = time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime(now))
         micro = int(now % 1 * 1_000_000)
-        flat = text.replace("\r", " ").replace("\n", " ")
+        flat = text.translate(_CONTROL)
         line = (
             f"[{_NAMES[level]}] {module}({os.getpid()},{self._comm}):{stamp}.{micro // 1000:03d}.{micro % 1000:03d} "
             f"[{place}]{threading.get_native_id()} {function}: {flat}\n"

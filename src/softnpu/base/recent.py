@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from softnpu.base import callsite
-from softnpu.base.errors import NpuError, message_family
+from softnpu.base.errors import NpuError
 
 _KEPT = 16
 
@@ -33,7 +33,7 @@ class Recent:
         """Remember a failed call."""
         self._local.code = error.code
         stamp = time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime())
-        lines = [f"{message_family(error.code)}: [PID: {os.getpid()}] {stamp} {function} failed, {error}."]
+        lines = [f"{error.family}: [PID: {os.getpid()}] {stamp} {function} failed, {error}."]
         if error.remedy:
             lines.append(f"        Solution: {error.remedy}.")
         file, line, name = callsite.caller()

@@ -94,9 +94,15 @@ def render_topology(snapshot: Snapshot) -> str:
     affinity = _cpu_list(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else "NA"
     lines = ["\t   " + "".join(f"{name:<11}" for name in names) + "CPU Affinity"]
     for name in names:
-        cells = "".join(f"{'X' if other == name else 'SYS':<11}" for other in names)
+        cells = "".join(f"{'X' if other == name else 'HCCS':<11}" for other in names)
         lines.append(f"{name:<11}{cells}{affinity}")
-    legend = ["", "Legend:", "", "  X    = Self", "  SYS  = Path through the memory of the host (simulated devices)."]
+    legend = [
+        "",
+        "Legend:",
+        "",
+        "  X    = Self",
+        "  HCCS = Cache-coherent link, here the memory of the host (simulated devices).",
+    ]
     return "\n".join([*lines, *legend]) + "\n"
 
 

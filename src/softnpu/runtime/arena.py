@@ -216,6 +216,7 @@ class Arena:
         self._resting_chunks = 0
         self._warm = 0
         self._shared: dict[int, int] = {}
+        self.torn = False  # an operation was cut short by an exception from outside; `repair` before the next one
         self._inside = False
         self._late: deque[Allocation] = deque()
         self._graves: deque[Slab] = deque()
@@ -365,6 +366,42 @@ class Arena:
             oldest = self._graves.popleft()
             self._grave_records -= len(oldest.slots)
             oldest.slots = []
+
+    def repair(self) -> None:
+        """Make the lists anew from the address book: what lives there stays, everything else is free."""
+        with self.lock:
+            self._pools = {slot: SlabPool(slot) for slot in SIZE_CLASSES}
+            self._runs = FreeRuns()
+            self._resting, self._resting_chunks = deque(), 0
+            self._late, self._graves, self._grave_records = deque(), deque(), 0
+            self._inside = False
+            spans = [
+                (low >> CHUNK_SHIFT, high >> CHUNK_SHIFT)
+                for low, high, owner in self.atlas.segments
+                if owner == self.owner
+            ]
+            for low, high in spans:
+                number = low
+                while number < high:
+                    number += self._keep_or_free(number)
+            self.torn = False
+
+    def _keep_or_free(self, number: int) -> int:
+        """Book one chunk, or the run that begins there; how many chunks that was."""
+        block = self.atlas.chunks.get(number)
+        if isinstance(block, Run) and block.allocation.live and block.base == number << CHUNK_SHIFT:
+            return block.chunks
+        if isinstance(block, Slab) and any(one is not None and one.live for one in block.slots):
+            dead = [index for index, one in enumerate(block.slots) if one is None or not one.live]
+            block.fresh, block.live, block.free = len(block.slots), len(block.slots) - len(dead), deque(dead)
+            pool = block.pool = self._pools[block.slot]
+            pool.slabs += 1
+            if dead:
+                pool.partial[block] = None
+                pool.resting += len(dead)
+            return 1
+        self._runs.add(number, 1)
+        return 1
 
     def trim(self) -> None:
         """Give all memory that nothing lives in back to the machine; addresses stay valid."""

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import math
 import threading
 import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from softnpu.base import config
 from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.backends.host import HostBackend
-from softnpu.runtime.board import Board, read_all
+from softnpu.runtime.board import Board, used_by_others
 from softnpu.spec.tables.chips import CHIPS
 
 if TYPE_CHECKING:
     from softnpu.runtime.context import Context
     from softnpu.runtime.process import Process
     from softnpu.runtime.stream import Stream
+
+
+_OTHERS_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Soc:
 
 def soc(name: str) -> Soc:
     """The chip row of this name."""
-    row = CHIPS.get(name)
+    row = CHIPS.get(name) or CHIPS.get(f"Ascend{name}")  # npu-smi prints the short name
     if row is None:
         known = ", ".join(sorted(CHIPS))
         raise NpuError(codes.RT_SOC_VERSION, f"chip {name!r} is not known", f"set SOFTNPU_SOC to one of: {known}")
@@ -82,12 +84,6 @@ def inventory(settings: Settings | None = None) -> list[DeviceInfo]:
     return [DeviceInfo(i, kind, chip, settings.memory or chip.memory_bytes) for i, kind in enumerate(settings.kinds)]
 
 
-def used_by_others(physical: int) -> int:
-    """Bytes that other live processes use on a device."""
-    processes = read_all(config.runtime_dir())
-    return sum(use.used for one in processes if one.pid != os.getpid() for use in one.devices if use.device == physical)
-
-
 def make_backend(kind: str) -> Backend:
     """The backend of a device kind."""
     if kind == "host":
@@ -111,6 +107,8 @@ class Device:
         self.backend = arena.backend
         self.lock = threading.RLock()
         self.used = 0
+        self.physical = 0  # of it, memory without an address (acl.rt.malloc_physical)
+        self._others = (-math.inf, 0)
         self.reserved = 0  # addresses without memory of this device behind them
         self.allocations = 0
         self.contexts: set[Context] = set()
@@ -139,7 +137,7 @@ class Device:
     def account(self, change: int) -> None:
         """Count bytes; the caller holds the arena's lock."""
         self.used += change
-        self.process.board.set_memory(self.index, self.used)
+        self.process.board.set_memory(self.index, max(0, self.used))
 
     def take_stream_id(self) -> int:
         """The smallest free stream number; raises when the chip has no more."""
@@ -249,8 +247,14 @@ class Device:
 
     def free_bytes(self) -> int:
         """Bytes that are left, counting what other processes use."""
-        others = used_by_others(self.info.index)
-        return max(0, self.info.memory_bytes - self.used - others)
+        return max(0, self.info.memory_bytes - self.used - used_by_others(self.info.index))
+
+    def used_by_others(self) -> int:
+        """Bytes that other processes use, at most a moment old: looking costs more than a large allocation."""
+        now = time.monotonic()
+        if now - self._others[0] > _OTHERS_SECONDS:
+            self._others = (now, used_by_others(self.info.index))
+        return self._others[1]
 
     def attributes(self) -> dict[int, int]:
         """Values of `acl.rt.get_device_info` by attribute number."""

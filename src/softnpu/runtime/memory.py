@@ -121,31 +121,49 @@ class Memory:
         allocation = Allocation(size, kind, device, callsite.where() if self.trace else None)
         arena = device.arena
         with arena.lock:
-            if device.used + padded > device.info.memory_bytes:
-                raise self._full(device, size)
-            self._check_machine(padded)
+            self.check_room(device, padded, size)
             try:
+                if arena.torn:
+                    self._mend(arena)
                 arena.allocate(allocation, padded, align)
+                device.allocations += 1
+                device.account(padded)
             except MemoryError as error:
                 raise NpuError(
                     codes.RT_MEMORY_ALLOCATION,
                     f"{human(size)} could not be had from the machine: {error}",
                     "free memory, or ask for less",
                 ) from error
-            device.allocations += 1
-            device.account(padded)
+            except BaseException:  # a signal handler raised in the middle: the next call puts the books in order
+                allocation.live = False
+                arena.torn = True
+                raise
         if self.strict and padded <= _FILL_LIMIT:
             self.backend.fill(allocation.address, _DIRTY, padded)
         return allocation.address
 
-    def check_room(self, device: Device, size: int) -> None:
-        """Raise unless the device, and the machine, have this much memory left."""
-        if device.used + size > device.info.memory_bytes:
-            raise self._full(device, size)
-        self._check_machine(size)
+    def check_room(self, device: Device, padded: int, asked: int | None = None) -> None:
+        """Raise unless the device has this much memory left, other processes counted, and the machine too."""
+        room = device.info.memory_bytes - device.used
+        if padded >= _SMALL:  # asking around costs more than a small allocation is worth
+            room -= device.used_by_others()
+        if padded > room:
+            raise self._full(device, padded if asked is None else asked, room)
+        self._check_machine(padded)
+
+    def _mend(self, arena: Arena) -> None:
+        """Put the books of an arena in order after an operation on it was cut short."""
+        arena.repair()
+        live = [one for one in self.live_allocations() if one.kind in COUNTED_KINDS or one.device is None]
+        sizes = [(one.device, one.end - one.address) for one in live]
+        self.host_used = sum(size for device, size in sizes if device is None)
+        for device in self.devices:
+            mine = [size for owner, size in sizes if owner is device]
+            device.allocations = len(mine)
+            device.account(sum(mine) + device.physical - device.used)
 
     def _check_machine(self, padded: int) -> None:
-        if padded < _SMALL:  # summing up costs more than a small allocation is worth
+        if padded < _SMALL:
             return
         used = self.host_used + sum(device.used for device in self.devices)
         if used + padded > self.limit:
@@ -155,11 +173,12 @@ class Memory:
                 "free memory or use a larger machine; SOFTNPU_OVERCOMMIT=1 takes the check away",
             )
 
-    def _full(self, device: Device, size: int) -> NpuError:
-        free = device.info.memory_bytes - device.used
+    def _full(self, device: Device, size: int, room: int) -> NpuError:
+        others = device.info.memory_bytes - device.used - room
+        also = f"; other processes use {human(others)}" if others else ""
         return NpuError(
             codes.RT_MEMORY_ALLOCATION,
-            f"{human(size)} were asked for, device {device.index} ({device.soc.name}) has {human(free)} of {human(device.info.memory_bytes)} left ({device.allocations} live allocations)",
+            f"{human(size)} were asked for, device {device.index} ({device.soc.name}) has {human(max(0, room))} of {human(device.info.memory_bytes)} left ({device.allocations} live allocations{also})",
             "free memory that is no longer needed; SOFTNPU_CHECK=leaks shows at finalize what was never freed",
         )
 
@@ -172,14 +191,20 @@ class Memory:
         with self.host.lock:
             self._check_machine(padded)
             try:
+                if self.host.torn:
+                    self._mend(self.host)
                 self.host.allocate(allocation, padded, 64)
+                self.host_used += padded
             except MemoryError as error:
                 raise NpuError(
                     codes.RT_MEMORY_ALLOCATION,
                     f"{human(size)} of host memory could not be had: {error}",
                     "free memory, or ask for less",
                 ) from error
-            self.host_used += padded
+            except BaseException:
+                allocation.live = False
+                self.host.torn = True
+                raise
         return allocation.address
 
     def free(self, address: int, kinds: tuple[str, ...], wanted: str) -> None:
@@ -213,18 +238,25 @@ class Memory:
         arena = self.host if device is None else device.arena
         padded = allocation.end - allocation.address
         with arena.lock:
-            if not allocation.live:
-                return False
-            if device is None:
-                self.host_used -= padded
-            elif allocation.kind in COUNTED_KINDS:
-                device.allocations -= 1
-                device.account(-padded)
-            else:  # what is mapped at these addresses must not shine through when they are used again
-                whole = allocation.block.chunks * CHUNK
-                device.backend.unmap_at(allocation.block.base, whole)
-                device.reserved -= whole
-            arena.release(allocation)
+            try:
+                if arena.torn:
+                    self._mend(arena)
+                if not allocation.live:
+                    return False
+                if device is None:
+                    self.host_used -= padded
+                elif allocation.kind in COUNTED_KINDS:
+                    device.allocations -= 1
+                    device.account(-padded)
+                else:  # what is mapped at these addresses must not shine through when they are used again
+                    whole = allocation.block.chunks * CHUNK
+                    device.backend.unmap_at(allocation.block.base, whole)
+                    device.reserved -= whole
+                arena.release(allocation)
+            except BaseException:
+                allocation.live = False
+                arena.torn = True
+                raise
         if self.exported:
             for path in self.exported.pop(allocation.address, ()):
                 path.unlink(missing_ok=True)

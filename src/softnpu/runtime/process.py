@@ -142,7 +142,12 @@ class Process:
                 )
             leaks = self._leaks()
             self.references = 0  # from here on no other thread makes anything new
-            self._sweep()
+            try:
+                self._sweep()
+            except BaseException:  # whatever was cut short before: the next acl.init finds a clean house
+                self._abandon()
+                raise
+        threads.release_resting()
         self._report_leaks(leaks, "acl.finalize")
         log.log().write(log.INFO, "finalised", "ASCENDCL", "finalize")
 
@@ -206,6 +211,19 @@ class Process:
         self.extra.clear()
         self.board.close()
         self.board = _private_board()
+
+    def _abandon(self) -> None:
+        """Leave everything behind that a sweep could not put in order; old addresses stay mapped."""
+        self.handles = HandleTable()
+        self.memory = Memory(self.settings, HostBackend())
+        self.atlas = self.memory.atlas
+        self.local = threading.local()
+        self.extra.clear()
+        self._arenas.clear()
+        self._known_devices.clear()
+        self.board.close()
+        self.board = _private_board()
+        self._load_devices()
 
     def need_start(self) -> None:
         """Raise unless `acl.init` is in force."""

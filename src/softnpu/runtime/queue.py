@@ -20,12 +20,22 @@ Task = Callable[[], None]
 _IDLE_SECONDS = 5.0
 
 
+class _Turn:
+    """The right to run a task, held by one thread at a time."""
+
+    __slots__ = ("ident",)
+
+    def __init__(self, ident: int) -> None:
+        self.ident = ident
+
+
 class Queue:
     """Tasks run one after the other in submission order, beside the tasks of other queues.
 
     A garbage collection or a signal handler may call any function here in the middle of another: the lock is re-entrant,
     no thread is started while it is held (that takes locks of `threading`), and whoever waits sees to it that a worker
-    is there.
+    is there. An exception may come out of a signal handler at any call: what belongs together is assigned in lines without
+    a call, and a turn that was taken is given back however often that is interrupted.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,47 +43,69 @@ class Queue:
         self._tasks: deque[Task] = deque()
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
-        self._progress = threading.Condition(self._lock)
-        self._running: int = 0  # ident of the thread that runs a task, 0 when idle
+        self._waiters: list[threading.Lock] = []
+        self._turn: _Turn | None = None  # of the thread that runs a task
         self._worker: threading.Thread | None = None
         self._starter: int = 0  # ident of the thread that is about to start the worker
-        self._submitted = 0
         self._finished = 0
         self._dropped = 0  # tasks dropped behind the one that runs: over as soon as that one is
         self._closed = False
 
     def submit(self, task: Task, inline: bool = False) -> None:
         """Queue a task; with `inline`, run it here when nothing is before it."""
-        with self._lock:
-            direct = inline and not self._running and not self._tasks
-            if direct:
-                self._running = threading.get_ident()
-            else:
-                self._tasks.append(task)
-            self._submitted += 1
-            start = not direct and self._call_worker()
-        if direct:
-            self._run(task)
-        elif start:
+        turn = _Turn(threading.get_ident())
+        try:
+            with self._lock:
+                if inline and self._turn is None and not self._tasks:
+                    self._turn = turn
+                    start = False
+                else:
+                    self._tasks.append(task)
+                    start = self._call_worker()
+            if self._turn is turn:
+                task()
+        finally:
+            interrupted: BaseException | None = None
+            while self._turn is turn:  # entering a function can be interrupted, too
+                try:
+                    self._end(turn)
+                except BaseException as error:
+                    interrupted = error
+            if interrupted is not None:
+                raise interrupted
+        if start:
             try:
                 self._start_worker()
             except NpuError:
                 if self._take_back(task):
                     raise
 
-    def _run(self, task: Task) -> None:
-        try:
-            task()
-        finally:
-            with self._lock:
-                self._running = 0
-                self._finished += 1 + self._dropped
-                self._dropped = 0
-                self._progress.notify_all()
-                start = bool(self._tasks) and self._call_worker()
-            if start:
-                with contextlib.suppress(NpuError):  # whoever waits for those tasks tries again, and is told
-                    self._start_worker()
+    def _end(self, turn: _Turn) -> None:
+        """Give a turn back; an interruption is passed on when that is done."""
+        interrupted: BaseException | None = None
+        start = done = False
+        while not done:
+            try:
+                with self._lock:
+                    if self._turn is turn:
+                        self._finished += 1 + self._dropped
+                        self._dropped = 0
+                        self._turn = None
+                    self._tell()
+                    start = bool(self._tasks) and self._call_worker()
+                done = True
+            except BaseException as error:
+                interrupted = error
+        if start:
+            with contextlib.suppress(NpuError):  # whoever waits for those tasks tries again, and is told
+                self._start_worker()
+        if interrupted is not None:
+            raise interrupted
+
+    def _tell(self) -> None:
+        """Wake all who wait for progress."""
+        while self._waiters:
+            self._waiters.pop().release()
 
     # ---- the worker -------------------------------------------------------------------------------------------------
 
@@ -96,7 +128,7 @@ class Queue:
         except RuntimeError as error:
             with self._lock:
                 self._starter = 0
-                self._progress.notify_all()
+                self._tell()
             raise NpuError(
                 codes.RT_RESOURCE_ALLOC_FAIL,
                 f"no thread could be started for {self.name}: {error}",
@@ -117,56 +149,68 @@ class Queue:
             if self._worker is not None:  # a nested call was quicker
                 return
             self._worker = threading.current_thread()
-        while (task := self._next()) is not None:
+        turn = _Turn(threading.get_ident())
+        while (task := self._next(turn)) is not None:
             try:
-                self._run(task)
+                task()
             except BaseException as error:  # the worker must live on, or all who wait would wait for ever
                 log().write(ERROR, f"a task of {self.name} raised {error!r}", "RUNTIME", "run_task", "queue.py:0")
             del task  # a finished task must not keep its arguments alive while the worker idles
+            self._end(turn)
 
-    def _next(self) -> Task | None:
+    def _next(self, turn: _Turn) -> Task | None:
         """The next task for the worker, or None when it has been idle for long."""
         with self._lock:
             deadline = time.monotonic() + _IDLE_SECONDS
-            while self._running or not self._tasks:
+            while self._turn is not None or not self._tasks:
                 left = deadline - time.monotonic()
                 if self._closed or left <= 0:
                     self._worker = None
                     return None
                 self._work.wait(left)
-            self._running = threading.get_ident()  # before the task leaves: the queue must not look idle in between
+            self._turn = turn  # before the task leaves: the queue must not look idle in between
             return self._tasks.popleft()
 
     # ---- seen from outside ------------------------------------------------------------------------------------------
 
     def busy(self) -> bool:
         """Whether a task runs or waits."""
-        return bool(self._running or self._tasks)
+        return self._turn is not None or bool(self._tasks)
 
     def runs_here(self) -> bool:
         """Whether the calling thread is inside a task of this queue (waiting for it would never end)."""
-        return self._running == threading.get_ident()
+        turn = self._turn
+        return turn is not None and turn.ident == threading.get_ident()
 
     def synchronize(self, timeout: float | None = None) -> bool:
         """Wait for everything submitted so far; False when the time is over."""
-        if not self._running and not self._tasks:
+        if self._turn is None and not self._tasks:
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
-        target = self._submitted
+        with self._lock:
+            target = self._finished + self._dropped + len(self._tasks) + (self._turn is not None)
         while True:
+            waiter = threading.Lock()
+            waiter.acquire()
             with self._lock:
-                while not (start := self._unattended() and self._call_worker()):
-                    if self._finished >= target or sys.is_finalizing():  # then workers stand still for good
-                        return True
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        return False
-                    self._progress.wait(left)
+                if self._finished >= target or sys.is_finalizing():  # then workers stand still for good
+                    return True
+                start = self._unattended() and self._call_worker()
+                if not start:
+                    self._waiters.append(waiter)
             if start:
                 self._start_worker()
+                continue
+            try:
+                left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+                if not waiter.acquire(timeout=left) and self._finished < target:
+                    return False
+            finally:
+                with self._lock, contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
 
     def _unattended(self) -> bool:
-        return bool(self._tasks) and not self._running and self._worker is None
+        return bool(self._tasks) and self._turn is None and self._worker is None
 
     def drop(self) -> list[Task]:
         """Take all tasks that have not begun out of the queue and return them."""
@@ -177,11 +221,11 @@ class Queue:
             return dropped
 
     def _count_dropped(self, count: int) -> None:
-        if self._running:
+        if self._turn is not None:
             self._dropped += count
         else:
             self._finished += count
-            self._progress.notify_all()
+            self._tell()
 
     def close(self) -> None:
         """Let the worker end once it is idle."""

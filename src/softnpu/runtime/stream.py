@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log
 from softnpu.base.trace import Span, bus
@@ -63,6 +64,10 @@ class StreamTask:
         except NpuError as error:
             stream.fail(self, error)
         except Exception as error:  # a defect in a task must surface at synchronise, not kill the worker
+            if callsite.from_outside(
+                error
+            ):  # a signal handler of the program, while the task ran in the caller's thread
+                raise
             stream.fail(
                 self, NpuError(codes.RT_INTERNAL_ERROR, f"task {self.name} failed: {type(error).__name__}: {error}")
             )

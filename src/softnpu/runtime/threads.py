@@ -102,3 +102,10 @@ def stop(ident: int) -> BaseException | None:
     thread.may_end.set()
     thread.join()
     return thread.failure
+
+
+def release_resting() -> None:
+    """The process is finalised: threads whose function is over need their ids no longer."""
+    for thread in list(_threads.values()):
+        if thread.over.is_set():
+            thread.may_end.set()

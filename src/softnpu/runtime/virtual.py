@@ -98,6 +98,7 @@ def make_physical(process: Process, device: Device, size: int) -> int:
             descriptor = device.backend.make_physical(size)
         except MemoryError as error:
             raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
+        device.physical += size
         device.account(size)
     return process.handles.add("physical_mem", Physical(device, size, descriptor))
 
@@ -122,6 +123,7 @@ def drop_physical(memory: Physical) -> None:
         offers.record(memory.key).unlink(missing_ok=True)
     if not memory.imported:
         with memory.device.arena.lock:
+            memory.device.physical -= memory.size
             memory.device.account(-memory.size)
     descriptor, memory.descriptor = memory.descriptor, _CLOSED
     os.close(descriptor)

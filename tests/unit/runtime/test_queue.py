@@ -147,7 +147,7 @@ def test_synchronize_does_not_wait_for_later_tasks(queue: Queue) -> None:
     results: list[bool] = []
     waiter = threading.Thread(target=lambda: results.append(queue.synchronize(WAIT)))
     waiter.start()
-    while not queue._progress._waiters:  # type: ignore[attr-defined] # the waiter must have begun before the second task
+    while not queue._waiters:  # the waiter must have begun before the second task
         threading.Event().wait(0.001)
     queue.submit(second)
     first.opened.set()
@@ -210,7 +210,7 @@ def test_who_waits_is_not_let_go_before_the_running_task_is_over(queue: Queue) -
     done: list[bool] = []
     waiter = threading.Thread(target=lambda: done.append(queue.synchronize(WAIT) and gate.opened.is_set()))
     waiter.start()
-    while not queue._progress._waiters:  # type: ignore[attr-defined]
+    while not queue._waiters:
         threading.Event().wait(0.001)
     for _ in range(5):
         queue.submit(nothing)

@@ -160,7 +160,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     'create_notify': ('flag: u64', 'notify: int, ret', 'Notify', 0, '', 'Make a notify.'),
     'destroy_notify': ('notify: notify', 'ret', 'Notify', 0, '', 'Destroy a notify.'),
     'record_notify': ('notify: notify, stream: stream', 'ret', 'Notify', 0, '', 'Queue the setting of a notify.'),
-    'wait_and_reset_notify': ('notify: notify, stream: stream, timeout: i64', 'ret', 'Notify', 0, '', 'Let a stream wait for a notify and then clear it.'),
+    'wait_and_reset_notify': ('notify: notify, stream: stream, timeout: n32', 'ret', 'Notify', 0, '', 'Let a stream wait for a notify and then clear it.'),
     'get_notify_id': ('notify: notify', 'id: int, ret', 'Notify', 0, '', 'Tell the number of a notify.'),
     'notify_batch_reset': ('notifies: list[notify]', 'ret', 'Notify', 0, '', 'Clear several notifies at once.'),
     'notify_get_export_key': ('notify: notify, len: u64, flag: u64', 'key: str, ret', 'Notify', 0, '', 'Make a key under which other processes can use a notify.'),
