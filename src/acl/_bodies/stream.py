@@ -105,7 +105,7 @@ def set_stream_failure_mode(stream: Stream, mode: int) -> None:
 def _dictionary_value(value_dict: dict[str, Any], key: str, kind: type[_T]) -> _T:
     value = value_dict.get(key)
     if not isinstance(value, kind):
-        raise Raise(ValueError(f"the value of {key} must be of type {kind.__name__}, not {value!r}"))
+        raise Raise(ValueError(f"the value of {key} must be of type {kind.__name__}, not {type(value).__name__}"))
     return value
 
 

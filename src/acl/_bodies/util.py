@@ -57,6 +57,11 @@ def numpy_contiguous_to_ptr(array: Any) -> tuple[int, Any]:
     return _address(whole), whole
 
 
+def _shown(shape: tuple[Any, ...]) -> str:
+    """A shape for a message; a dim that is no int is shown by its type, since its repr is the program's code."""
+    return f"({', '.join(str(dim) if type(dim) is int else type(dim).__name__ for dim in shape[:8])}{', …' if len(shape) > 8 else ''})"
+
+
 def ptr_to_numpy(ptr: int, shape: tuple[Any, ...], npy_type: int) -> Any:
     import numpy
 
@@ -64,9 +69,9 @@ def ptr_to_numpy(ptr: int, shape: tuple[Any, ...], npy_type: int) -> Any:
         dims = tuple(operator.index(dim) for dim in shape)
         dtype = numpy.dtype(_BY_NUMBER[npy_type])
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise Raise(ValueError(f"shape {shape!r} or NumPy type number {npy_type} is not usable")) from None
+        raise Raise(ValueError(f"shape {_shown(shape)} or NumPy type number {npy_type} is not usable")) from None
     if any(dim < 0 for dim in dims):
-        raise Raise(ValueError(f"shape {shape!r} holds a negative dim"))
+        raise Raise(ValueError(f"shape {_shown(shape)} holds a negative dim"))
     try:
         with _wrong_pointer_raises():
             return process().memory.view(ptr, dims, dtype) if math.prod(dims) else numpy.empty(dims, dtype)

@@ -12,6 +12,8 @@ import contextlib
 import ctypes
 import errno
 import mmap
+import sys
+import threading
 import weakref
 from collections import OrderedDict
 from typing import Any
@@ -28,6 +30,7 @@ _TOP = 1 << 56  # no user address on any 64-bit Linux lies higher
 _CAUTIOUS = 1 << 20
 _PIN_OBJECTS = 64
 _PIN_BYTES = 64 << 20
+_MAIN_BELOW, _STACK_BELOW, _STACK_ABOVE = 4 << 10, 256 << 10, 8 << 10
 _INSIDE_LIMIT = 256  # looking for the object around an address is linear; beyond this it is not worth it
 _probe = ctypes.create_string_buffer(1)
 
@@ -102,6 +105,16 @@ def usable_prefix(address: int, size: int, write: bool) -> int:
 def writable(address: int, size: int) -> bool:
     """Whether memory that can be read can be written too; asked without touching it."""
     return _prefix_by_maps(address, size, True) >= size
+
+
+def thread_of(address: int, size: int) -> int | None:
+    """The Python thread whose control block or busy stack a range touches: a thread id is an address, but no memory to write."""
+    main = threading.main_thread().ident
+    for ident in sys._current_frames():
+        below = _MAIN_BELOW if ident == main else _STACK_BELOW
+        if address < ident + _STACK_ABOVE and ident - below < address + size:
+            return ident
+    return None
 
 
 class Pins:

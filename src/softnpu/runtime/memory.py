@@ -18,7 +18,7 @@ from softnpu.base.handles import kind_of, with_article
 from softnpu.base.log import WARNING, log
 from softnpu.runtime.arena import CHUNK, CHUNK_SHIFT, Allocation, Arena, Atlas, Slab
 from softnpu.runtime.backends.base import Backend
-from softnpu.runtime.foreign import Pins, usable_prefix, writable
+from softnpu.runtime.foreign import Pins, thread_of, usable_prefix, writable
 
 if TYPE_CHECKING:
     from softnpu.base.config import Settings
@@ -314,6 +314,12 @@ class Memory:
                     f"{size} bytes at {address:#x} reach {size - room} bytes past the end of the bytes object or array there",
                     "copy less, or pass a larger object",
                 )
+        if write and (thread := thread_of(address, size)) is not None:
+            raise NpuError(
+                codes.RT_PARAM_INVALID,
+                f"{address:#x} is where thread {thread} lives, and no memory to write to",
+                "a thread id is not a pointer; check the order of the arguments",
+            )
         reachable = self.atlas.outside(address, size)
         if reachable is None or kind_of(address) is not None:
             raise self.lost(address)

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -495,6 +496,17 @@ def test_errors_of_one_thread_are_not_those_of_another(mode: str) -> None:
     assert acl.rt.get_last_error(0) == 0
     complaint(mode, 64)
     assert acl.get_recent_err_msg() is None
+
+
+def test_a_thread_id_is_no_pointer(handles: dict[str, int]) -> None:
+    stop = threading.Event()
+    tid, ret = acl.util.start_thread(lambda: stop.wait(20), None)
+    assert ret == 0
+    for address in (tid, tid - 64, tid + 64, threading.get_ident()):
+        assert acl.rt.memset(address, 64, 0, 64) == STALE
+        assert "thread" in message()
+    stop.set()
+    assert acl.util.stop_thread(tid) == 0
 
 
 # ---- leaks -----------------------------------------------------------------------------------------------------------
