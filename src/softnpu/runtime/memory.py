@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import kind_of, with_article
 from softnpu.base.log import WARNING, log
+from softnpu.base.units import human, machine_memory
 from softnpu.runtime.arena import CHUNK, CHUNK_SHIFT, Allocation, Arena, Atlas, Slab
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.foreign import Pins, thread_of, usable_prefix, writable
@@ -39,40 +39,6 @@ _DIRECTIONS = {
     DEVICE_TO_DEVICE: (1, 1),
     HOST_TO_BUFFER: (0, 1),
 }
-
-
-def align_up(size: int, step: int) -> int:
-    """Round up to a multiple of `step`."""
-    return (size + step - 1) // step * step
-
-
-def human(size: int) -> str:
-    """A size for people: `1.5 GiB`."""
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{size} bytes" if unit == "bytes" else f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{size} bytes"
-
-
-def plural(count: int, word: str) -> str:
-    """`1 allocation`, `2 allocations`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def machine_memory() -> int:
-    """Bytes of memory that this process may hope for: the machine's, or its container's."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
 
 
 class ShortRead(NpuError):

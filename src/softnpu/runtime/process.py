@@ -15,6 +15,7 @@ from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import HandleTable, words
 from softnpu.base.recent import recent
+from softnpu.base.units import human, plural
 from softnpu.runtime import sharing, threads
 from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.host import HostBackend
@@ -23,7 +24,7 @@ from softnpu.runtime.context import Context, no_context
 from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
-from softnpu.runtime.memory import Memory, human, plural
+from softnpu.runtime.memory import Memory
 from softnpu.runtime.queue import Queue
 from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.units import align_up
 from softnpu.runtime import offers
 from softnpu.runtime.arena import CHUNK, Allocation
-from softnpu.runtime.memory import align_up
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
