@@ -7,6 +7,7 @@ cheap task runs at once in the caller's thread: that keeps the order and saves t
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from softnpu.base.log import ERROR, log
 
 Task = Callable[[], None]
 _IDLE_SECONDS = 5.0
+_RECHECK_SECONDS = 1.0  # a wake-up lost to an interruption costs this much, not for ever
 
 
 class _Turn:
@@ -43,6 +45,10 @@ class Queue:
         self._tasks: deque[Task] = deque()
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
+        # What Condition itself uses to let go of a re-entrant lock however often it is held.
+        self._is_mine: Callable[[], bool] = getattr(self._lock, "_is_owned")  # noqa: B009
+        self._let_go: Callable[[], object] = getattr(self._lock, "_release_save")  # noqa: B009
+        self._take_again: Callable[[object], None] = getattr(self._lock, "_acquire_restore")  # noqa: B009
         self._waiters: list[threading.Lock] = []
         self._turn: _Turn | None = None  # of the thread that runs a task
         self._worker: threading.Thread | None = None
@@ -196,18 +202,25 @@ class Queue:
                 if self._finished >= target or sys.is_finalizing():  # then workers stand still for good
                     return True
                 start = self._unattended() and self._call_worker()
-                if not start:
-                    self._waiters.append(waiter)
-            if start:
-                self._start_worker()
-                continue
+                self._waiters.append(waiter)
             try:
-                left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-                if not waiter.acquire(timeout=left) and self._finished < target:
+                if start:
+                    self._start_worker()
+                left = math.inf if deadline is None else deadline - time.monotonic()
+                if not self._sleep(waiter, min(left, _RECHECK_SECONDS)) and left <= 0 and self._finished < target:
                     return False
             finally:
                 with self._lock, contextlib.suppress(ValueError):
                     self._waiters.remove(waiter)
+
+    def _sleep(self, waiter: threading.Lock, seconds: float) -> bool:
+        """Wait without the lock: a destructor may wait here while the call it interrupted holds it further out."""
+        state = self._let_go() if self._is_mine() else None
+        try:
+            return waiter.acquire(timeout=max(0.0, seconds))
+        finally:
+            if state is not None:
+                self._take_again(state)
 
     def _unattended(self) -> bool:
         return bool(self._tasks) and self._turn is None and self._worker is None

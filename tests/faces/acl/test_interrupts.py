@@ -47,7 +47,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 stop.set()
 thread.join(30)
 assert not thread.is_alive(), "the other thread hangs"
-assert hits > 200, hits
+assert hits > 20, hits
 assert not wrong, (wrong, acl.get_recent_err_msg())
 assert all(not any(codes) for codes in beside), [codes for codes in beside if any(codes)][:3]
 assert rt.synchronize_device() == 0
