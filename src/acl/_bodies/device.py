@@ -146,21 +146,22 @@ def reset_device_res_limit(device_id: int) -> None:
     process().device(device_id).limits.clear()
 
 
-def device_set_limit(limit: int, value: int) -> None:
+def _limits_with(limit: int) -> dict[int, int]:
     limits = process().device_limits
     if limit not in limits:
         raise NpuError(
             codes.RT_FEATURE_NOT_SUPPORT, f"device limit {limit} is not known", "use aclrtDeviceLimit 0 to 4"
         )
+    return limits
+
+
+def device_set_limit(limit: int, value: int) -> None:
+    limits = _limits_with(limit)
     limits[limit] = value
 
 
 def device_get_limit(limit: int) -> int:
-    limits = process().device_limits
-    if limit not in limits:
-        raise NpuError(
-            codes.RT_FEATURE_NOT_SUPPORT, f"device limit {limit} is not known", "use aclrtDeviceLimit 0 to 4"
-        )
+    limits = _limits_with(limit)
     return limits[limit]
 
 

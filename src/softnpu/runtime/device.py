@@ -179,19 +179,23 @@ class Device:
         board.set_open(self.index, bool(self.references or self.contexts))
         board.set_counts(self.index, contexts=len(self.contexts), streams=len(self.stream_ids))
 
-    def core_limit(self, kind: int) -> int:
-        """Cube (0) or vector (1) cores that may be used."""
+    def _cores(self, kind: int) -> int:
+        """Cube (0) or vector (1) cores of the chip."""
         whole = {0: self.soc.cube_cores or self.soc.ai_cores, 1: self.soc.vector_cores}
         if kind not in whole:
             raise NpuError(
                 codes.INVALID_PARAM, f"resource type {kind} is not known", "pass 0 for cube cores or 1 for vector cores"
             )
-        return self.limits.get(kind, whole[kind])
+        return whole[kind]
+
+    def core_limit(self, kind: int) -> int:
+        """Cube (0) or vector (1) cores that may be used."""
+        whole = self._cores(kind)
+        return self.limits.get(kind, whole)
 
     def check_cores(self, kind: int, value: int) -> int:
         """A core limit that the chip can keep."""
-        most = {0: self.soc.cube_cores or self.soc.ai_cores, 1: self.soc.vector_cores}.get(kind, 0)
-        self.core_limit(kind)
+        most = self._cores(kind)
         if not 1 <= value <= most:
             raise NpuError(
                 codes.INVALID_PARAM,

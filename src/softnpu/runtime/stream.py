@@ -171,10 +171,14 @@ class Stream:
         if error is not None:
             raise error
 
+    def _inside(self) -> bool:
+        """Whether the calling thread is inside a task or blocking callback of this stream."""
+        subscription = self.subscription
+        return self.queue.runs_here() or (subscription is not None and subscription.runs_here(self))
+
     def refuse_inside(self) -> None:
         """Raise when the calling thread is inside a task or blocking callback of this stream: waiting would never end."""
-        subscription = self.subscription
-        if self.queue.runs_here() or (subscription is not None and subscription.runs_here(self)):
+        if self._inside():
             raise NpuError(
                 codes.RT_PARAM_INVALID,
                 f"stream {self.id} cannot be waited for from inside one of its own tasks or callbacks",
@@ -281,8 +285,7 @@ class Stream:
 
     def settle(self) -> None:
         """Let queued work end; a stream that does nothing but wait for something gets a moment and is given up."""
-        subscription = self.subscription
-        if self.queue.runs_here() or (subscription is not None and subscription.runs_here(self)):
+        if self._inside():
             return
         while not self.queue.synchronize(_POLL_SECONDS):
             since = self._waiting_since
