@@ -1,0 +1,1 @@
+"""From a model file to an `.om`: frontends, passes, writer."""
