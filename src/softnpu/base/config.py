@@ -10,6 +10,8 @@ from pathlib import Path
 from softnpu.base.errors import NpuError, codes
 
 MAX_DEVICES = 16
+MAX_THREADS = 1024
+ENGINES = ("auto", "onnxruntime", "openvino", "nodewise")
 _MAX_DIGITS = 18
 DEFAULT_SOC = "Ascend910B3"
 
@@ -46,6 +48,24 @@ VARIABLES = (
         "`1` lets live allocations exceed the machine's own memory (they are limited to it otherwise).",
         "softnpu",
     ),
+    Variable(
+        "SOFTNPU_THREADS",
+        "all cores that the process may use",
+        "Threads that computing uses, shared by all models and streams of the process.",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_ENGINE",
+        "auto",
+        "What runs models: `auto` (the fastest that is installed, found by measuring when a model is first loaded), `onnxruntime`, `openvino`, `nodewise`.",
+        "softnpu",
+    ),
+    Variable(
+        "SOFTNPU_CACHE_DIR", "`$XDG_CACHE_HOME/softnpu`, else `~/.cache/softnpu`", "Where measurements are remembered.", "softnpu"
+    ),
+    Variable("DUMP_GE_GRAPH", "", "`1`, `2` or `3`: atc writes the graph after each stage (with weights, without, structure only).", "CANN"),
+    Variable("DUMP_GRAPH_LEVEL", "2", "Which stages are written: `1` all, `2` the main ones, `3` the last, `4` the first.", "CANN"),
+    Variable("DUMP_GRAPH_PATH", "the working directory", "Where the graphs go.", "CANN"),
     Variable("SOFTNPU_RUN_MODE", "host", "Answer of `acl.rt.get_run_mode`: `host` or `device`.", "softnpu"),
     Variable(
         "SOFTNPU_CHECK",
@@ -188,6 +208,42 @@ def _checks() -> frozenset[str]:
     if not parts <= {"leaks", "trace", "strict"}:
         raise _bad("SOFTNPU_CHECK", value, "a comma list of leaks, trace, strict")
     return frozenset(parts | {"leaks", "trace"} if "strict" in parts else parts)
+
+
+def compute_threads() -> int:
+    """How many threads computing may use."""
+    value = _env("SOFTNPU_THREADS")
+    if not value:
+        return len(os.sched_getaffinity(0))
+    if not _is_number(value) or not 1 <= int(value) <= MAX_THREADS:
+        raise _bad("SOFTNPU_THREADS", value, f"a number from 1 to {MAX_THREADS}")
+    return int(value)
+
+
+def engine() -> str:
+    """The engine that the user asks for, `auto` to let it be measured."""
+    value = _env("SOFTNPU_ENGINE") or "auto"
+    if value not in ENGINES:
+        raise _bad("SOFTNPU_ENGINE", value, f"one of {', '.join(ENGINES)}")
+    return value
+
+
+def cache_dir() -> Path:
+    """Where measurements are remembered between runs."""
+    home = _env("XDG_CACHE_HOME")
+    return Path(_env("SOFTNPU_CACHE_DIR") or Path(home or Path(os.path.expanduser("~")) / ".cache") / "softnpu")
+
+
+def graph_dumps() -> tuple[int, int, Path]:
+    """DUMP_GE_GRAPH (0 none, 1 all, 2 without weights, 3 only the structure), DUMP_GRAPH_LEVEL and the folder."""
+    content, level = _number("DUMP_GE_GRAPH", 0, 1, 3), _number("DUMP_GRAPH_LEVEL", 2, 1, 4)
+    return content, level, Path(_env("DUMP_GRAPH_PATH") or _env("ASCEND_WORK_PATH") or ".")
+
+
+def work_path() -> Path | None:
+    """ASCEND_WORK_PATH, where tools put their files."""
+    value = _env("ASCEND_WORK_PATH")
+    return Path(value) if value else None
 
 
 def runtime_dir() -> Path:

@@ -102,6 +102,7 @@ def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: 
                 "op_type": call.type,
                 "attribute": [make_attribute(key, value) for key, value in call.attrs.items()],
                 **({"domain": call.domain} if call.domain else {}),
+                **({"doc_string": node.name} if len(builder.calls) > 1 else {}),
             }
         )
     into.nodes += extra
@@ -121,10 +122,13 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
     captured = {name for op in source.ops for name in captures(op)}
     for name in sorted(captured & changed.keys()):  # a body that is nested inside keeps its own words
         into.nodes.append({"input": [changed.pop(name)], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"})
-    if not changed:
-        into.nodes += source.ops
-        return
     for op in source.ops:
+        op = {key: value for key, value in op.items() if key != "doc_string"}
+        if op.get("name") != node.name:
+            op["doc_string"] = node.name
+        if not changed:
+            into.nodes.append(op)
+            continue
         into.nodes.append({**op, "input": [changed.get(one, one) for one in op.get("input", ())], "output": [changed.get(one, one) for one in op.get("output", ())]})
 
 

@@ -13,6 +13,7 @@ class Dataset:
 
     buffers: list[int] = field(default_factory=list)
     descs: dict[int, int] = field(default_factory=dict)
+    gears: dict[int, int] = field(default_factory=dict)  # model id → gear that was set for its next runs
 
     def check(self, index: int) -> None:
         """Raise unless there is a buffer of this index."""

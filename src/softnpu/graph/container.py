@@ -101,14 +101,16 @@ def write(
         table += struct.pack("<IIQQ", kind, 0, offset, size)
         offset += size
     header = _header(name, platform, dynamic, len(table) + offset)
+    write_pieces(path, [header, table, *(piece for _, pieces in partitions for piece in pieces)])
+
+
+def write_pieces(path: Path, pieces: Sequence[Bytes]) -> None:
+    """Write pieces one after the other under a temporary name, then rename."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(part, "wb") as file:
-            file.write(header)
-            file.write(table)
-            for _, pieces in partitions:
-                for piece in pieces:
-                    file.write(piece)
+            for piece in pieces:
+                file.write(piece)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -73,6 +73,7 @@ NODE = Message("NodeProto").add(
     name=(3, "string"),
     op_type=(4, "string"),
     attribute=(5, ATTRIBUTE, True),
+    doc_string=(6, "string"),  # in programs: the node of the graph that the operator belongs to, where names differ
     domain=(7, "string"),
     overload=(8, "string"),
 )

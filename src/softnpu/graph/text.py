@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from softnpu.graph.wire import MAX_DEPTH, Field, Message
@@ -211,3 +212,51 @@ def _unescape(text: str) -> bytes:
 def parse(table: Message, text: str, skip_unknown: bool = False) -> dict[str, Any]:
     """A message from its text form, in the shape that `wire.decode` gives."""
     return _Parser(text, skip_unknown).message(table, "", 0)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def render(table: Message, message: Mapping[str, Any]) -> str:
+    """The text form of a message given as a dictionary."""
+    lines: list[str] = []
+    _render(table, message, "", lines)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _render(table: Message, message: Mapping[str, Any], indent: str, lines: list[str]) -> None:
+    for name, value in message.items():
+        known = table.by_name[name]
+        if known.kind == "map":
+            assert known.message is not None
+            for key, one in value.items():
+                lines.append(f"{indent}{name} {{")
+                lines.append(f'{indent}  key: "{_escape(key.encode())}"')
+                lines.append(f"{indent}  value {{")
+                _render(known.message, one, indent + "    ", lines)
+                lines += [f"{indent}  }}", f"{indent}}}"]
+            continue
+        for one in value if known.repeated else (value,):
+            if known.kind == "message":
+                assert known.message is not None
+                lines.append(f"{indent}{name} {{")
+                _render(known.message, one, indent + "  ", lines)
+                lines.append(f"{indent}}}")
+            else:
+                lines.append(f"{indent}{name}: {_scalar_text(known, one)}")
+
+
+def _scalar_text(known: Field, value: Any) -> str:
+    if known.kind == "bool":
+        return "true" if value else "false"
+    if known.kind == "string":
+        return f'"{_escape(value.encode("utf-8"))}"'
+    if known.kind == "bytes":
+        return f'"{_escape(bytes(value))}"'
+    if known.kind in ("float", "double"):
+        return repr(float(value))
+    return str(int(value))
+
+
+def _escape(data: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:03o}" for byte in data)

@@ -1,0 +1,295 @@
+"""One conversion from beginning to end: read, shape, optimise, lower, check, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from softnpu import __version__
+from softnpu.compiler import describe, engine_check, fusion, gears, memory, outputs, shapes, stages
+from softnpu.compiler.errors import AtcError
+from softnpu.compiler.fold import fold
+from softnpu.compiler.infer import infer_graph, infer_node
+from softnpu.compiler.optimise import optimise
+from softnpu.compiler.options import Options
+from softnpu.compiler.segments import programs_of
+from softnpu.graph import om
+from softnpu.graph.ir import Graph, Node, Value
+from softnpu.graph.om import ModelInfo, TensorInfo
+
+CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
+NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
+_FORMATS = {"NCHW": NCHW, "NHWC": NHWC, "ND": ND, "NCDHW": NCDHW, "NDHWC": NDHWC}
+_RANKS = {NCHW: 4, NHWC: 4, NCDHW: 5, NDHWC: 5}
+Progress = Callable[[str, float], None]
+
+
+@dataclass
+class BuildResult:
+    """What a conversion made, and what the user should be told."""
+
+    files: list[Path] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    info: str = ""
+
+
+def quiet(_stage: str, _share: float) -> None:
+    """Progress that nobody watches."""
+
+
+def build(options: Options, progress: Progress = quiet) -> BuildResult:
+    """Convert a model as the options say; the `.om` appears only when everything went well."""
+    result = BuildResult()
+    progress("reading the model", 0.0)
+    graph, wanted = load(options, result)
+    trail = stages.Trail(options)
+    trail.write(graph, "RunParser")
+    progress("finding shapes", 0.25)
+    shapes.apply(graph, wanted, options.input_format)
+    _set_formats(graph, options.input_format)
+    outputs.select(graph, options)
+    graph.sweep()
+    _refuse_unknown(graph, options)
+    _infer(graph, options)
+    trail.write(graph, "PrepareAfterInferShape")
+    progress("optimising", 0.45)
+    report = optimise(graph, options, wanted)
+    trail.write(graph, "AfterGraphOptimize")
+    graph.verify()
+    progress("planning", 0.65)
+    info = describe_model(graph, wanted)
+    progress("writing", 0.75)
+    path = output_path(options)
+    write(graph, info, path, options, check=True)
+    trail.write(graph, "Build")
+    fusion.write_result(report, fusion.result_folder())
+    result.files.append(path)
+    if options.display_model_info:
+        result.info = describe.information(path)
+    progress("done", 1.0)
+    return result
+
+
+def load(options: Options, result: BuildResult) -> tuple[Graph, shapes.Shapes]:
+    """The graph of the model file."""
+    wanted = shapes.parse(options)
+    path = Path(options.model)
+    name = Path(options.output).name if options.output else path.stem
+    if options.framework == ONNX:
+        from softnpu.compiler.frontends.onnx.reader import read as read_onnx
+
+        graph, notes = read_onnx(path)
+    elif options.framework == CAFFE:
+        from softnpu.compiler.frontends.caffe.reader import read as read_caffe
+
+        graph, notes = read_caffe(path, Path(options.weight), name)
+    elif options.framework == TENSORFLOW:
+        from softnpu.compiler.frontends.tensorflow.reader import read as read_tensorflow
+
+        graph, notes = read_tensorflow(path, name, options.input_format, wanted.static)
+    else:
+        raise AtcError(
+            "E10055",
+            "MindSpore models (--framework=1, .air) are not supported",
+            "this atc has no reader for MindSpore's format",
+            "export the model to ONNX (mindspore.export with file_format='ONNX') and use --framework=5",
+        )
+    graph.name = name
+    result.warnings += notes
+    return graph, wanted
+
+
+def _set_formats(graph: Graph, word: str) -> None:
+    """The layout of the inputs: what --input_format says, where the rank fits."""
+    form = _FORMATS.get(word or "", ND)
+    for node in graph.inputs:
+        shape = node.output.shape
+        node.output.format = form if shape is not None and len(shape) == _RANKS.get(form) else ND
+
+
+def _refuse_unknown(graph: Graph, options: Options) -> None:
+    if options.framework == ONNX:
+        engine_check.refuse_unknown(graph)
+
+
+def _infer(graph: Graph, options: Options) -> None:
+    """Shapes of everything, constants folded on the way."""
+    if options.framework != ONNX:
+        for node in graph.nodes:
+            if node.type not in ("Data", "AippData", "Const"):
+                infer_node(graph, node)
+        return
+    if options.oo_constant_folding:
+        fold(graph)
+    else:
+        infer_graph(graph)
+
+
+# ---- the description that programs see -------------------------------------------------------------------------------
+
+
+def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
+    """Inputs, outputs, gears and sizes."""
+    info = ModelInfo([], [])
+    data = graph.inputs
+    static_gears = wanted.gears
+    cases = [gears.input_shapes(data, static_gears.kind, gear) for gear in static_gears.values] if static_gears else []
+    engine: list[str | None] = []
+    for node in data:
+        value = node.output
+        tensor = TensorInfo(value.name, value.dtype, value.format, list(value.shape or []), _input_size(value, [case[node.name] for case in cases]))
+        tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
+        info.inputs.append(tensor)
+        engine.append(value.name if node.type == "Data" else None)
+    info.extra["engine_inputs"] = engine
+    info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
+    if static_gears:
+        _describe_gears(graph, info, static_gears, cases)
+    else:
+        _describe_outputs(graph, info)
+    info.memory_size = memory.plan(graph)
+    return info
+
+
+def _open_ranges(value: Value, geared: bool) -> list[tuple[int, int]]:
+    """An input with unknown dims and neither range nor gear takes any size there."""
+    if geared or value.shape is None or value.static:
+        return []
+    return [(dim, dim) if dim >= 0 else (0, -1) for dim in value.shape]
+
+
+def _input_size(value: Value, cases: list[tuple[int, ...]]) -> int:
+    if cases:
+        return max(Value("", value.dtype, case).bytes() for case in cases)
+    return value.bytes()
+
+
+def _describe_outputs(graph: Graph, info: ModelInfo) -> None:
+    for output in graph.outputs:
+        value = output.value
+        info.outputs.append(TensorInfo(output.name, value.dtype, value.format, list(value.shape if value.shape is not None else [-2]), value.bytes()))
+
+
+def _describe_gears(graph: Graph, info: ModelInfo, wanted: shapes.Gears, cases: list[dict[str, tuple[int, ...]]]) -> None:
+    found = gears.output_shapes(graph, cases)
+    info.gear_kind = wanted.kind
+    info.gears = wanted.values
+    info.gear_inputs = [[dim for node in graph.inputs if node.type == "Data" for dim in case[node.name]] for case in cases]
+    info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
+    largest = max(range(len(cases)), key=lambda index: sum(_prod(shape) for shape in cases[index].values()))
+    info.extra["largest_gear"] = largest
+    for index, output in enumerate(graph.outputs):
+        value = output.value
+        sizes = [Value("", value.dtype, tuple(one[index] or ())).bytes() for one in found]
+        info.outputs.append(TensorInfo(output.name, value.dtype, value.format, list(found[largest][index] or []), max(sizes)))
+    count = len(wanted.values[0])
+    place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
+    info.inputs.insert(place, TensorInfo(gears.SHAPE_INPUT, 3, ND, [count], 4 * count))
+    info.extra["engine_inputs"].insert(place, None)
+    node = Node(gears.SHAPE_INPUT, "Data", [], [Value(gears.SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True})
+    graph.add(node, before=graph.nodes[0])
+
+
+def _prod(shape: tuple[int, ...]) -> int:
+    count = 1
+    for dim in shape:
+        count *= dim
+    return count
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def output_path(options: Options) -> Path:
+    """Where the `.om` goes: `--output` with its suffix."""
+    path = Path(options.output)
+    return path if path.name.endswith(".om") else path.with_name(path.name + ".om")
+
+
+def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bool) -> None:
+    """Write the model under a temporary name, let the engine look at it, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.stem}.{os.getpid()}.tmp.om")
+    weights = None
+    if options.external_weight:
+        weights = path.parent / "weight" / f"{path.stem}_weight_combined"
+        weights.parent.mkdir(exist_ok=True)
+    try:
+        programs, info.extra["steps"] = programs_of(graph)
+        om.write(part, graph, programs, info, _attributes(graph, options), __version__, weights)
+        if check:
+            engine_check.check(part)
+        part.replace(path)
+    except OSError as error:
+        raise AtcError("E10042", f"The offline model [{path}] cannot be written: {error.strerror}", "the folder is missing, full or not writable", "check --output") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _attributes(graph: Graph, options: Options) -> dict[str, Any]:
+    """What a real atc notes in a model (the information block and tools read it)."""
+    return {
+        "atc_version": f"softnpu {__version__}",
+        "soc_version": options.soc_version,
+        "arch_type": "0",
+        "framework_type": str(graph.framework),
+        "atc_cmdline": options.command_line,
+        "opp_version": f"softnpu {__version__}",
+        "attr_model_out_nodes_name": [output.name for output in graph.outputs],
+        "stream_num": 1,
+        "event_num": 0,
+        "host_env_os": options.host_env_os or "linux",
+        "host_env_cpu": options.host_env_cpu or os.uname().machine,
+    }
+
+
+# ---- single operators and checks -------------------------------------------------------------------------------------
+
+
+def build_single_ops(options: Options, progress: Progress = quiet) -> BuildResult:
+    """Convert every operator of a --singleop file to a model of its own in the folder --output."""
+    from softnpu.compiler import singleop
+
+    result = BuildResult()
+    described = singleop.read(Path(options.singleop))
+    folder = Path(options.output)
+    for index, one in enumerate(described):
+        progress(f"compiling {one.op}", index / len(described))
+        graph = singleop.to_graph(one)
+        graph.name = one.op
+        info = describe_model(graph, shapes.Shapes())
+        info.extra["single_op"] = one.key()
+        path = folder / one.file_name(index)
+        write(graph, info, path, options, check=True)
+        result.files.append(path)
+    progress("done", 1.0)
+    return result
+
+
+def check(options: Options) -> dict[str, Any]:
+    """--mode=3: every operator of a model, and whether it is supported."""
+    graph, _ = load(options, BuildResult())
+    bad = {}
+    if options.framework == ONNX:
+        for node, word in engine_check.unknown_operators(graph):
+            bad[node.name] = f"type {word} is not supported"
+    listed = []
+    for node in graph.nodes:
+        if node.type == "Const":
+            continue
+        row: dict[str, Any] = {"name": node.name, "type": node.type, "result": "failed" if node.name in bad else "success"}
+        if node.name in bad:
+            row["cause"] = [{"code": "E16002", "message": bad[node.name]}]
+        listed.append(row)
+    failed = len(bad)
+    return {
+        "name": graph.name,
+        "result": "failed" if failed else "success",
+        "total": len(listed),
+        "pass": len(listed) - failed,
+        "fail": failed,
+        "op": listed,
+    }

@@ -1,0 +1,46 @@
+"""The passes of a conversion in their order: fusions, AIPP, precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from softnpu.compiler import fusion, passes
+from softnpu.compiler.fold import fold
+from softnpu.compiler.infer import infer_graph
+from softnpu.compiler.options import Options
+from softnpu.compiler.shapes import Shapes
+from softnpu.graph.ir import Graph
+
+ONNX = 5
+
+
+def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionReport:
+    """Run everything between reading and writing; returns what was fused."""
+    report = fusion.FusionReport()
+    switches = fusion.read_switches(options.fusion_switch_file or None, options.optimization_switch)
+    passes.run(graph, switches, report)
+    _insert_aipp(graph, options, wanted)
+    _precision(graph, options)
+    graph.sort()
+    if graph.framework == ONNX:
+        infer_graph(graph)
+    return report
+
+
+def _insert_aipp(graph: Graph, options: Options, wanted: Shapes) -> None:
+    if not options.insert_op_conf:
+        return
+    from softnpu.compiler import aipp_config
+    from softnpu.compiler.passes import aipp
+
+    configs = aipp_config.read(Path(options.insert_op_conf))
+    aipp.insert(graph, configs, wanted.gears)
+
+
+def _precision(graph: Graph, options: Options) -> None:
+    if not any(options.given(name) for name in ("precision_mode", "precision_mode_v2", "customize_dtypes", "keep_dtype")):
+        return
+    from softnpu.compiler.passes import precision
+
+    precision.apply_options(graph, options)
+    fold(graph)

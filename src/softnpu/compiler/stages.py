@@ -1,0 +1,56 @@
+"""DUMP_GE_GRAPH: the graph after each stage of a conversion, as the text form of a ModelDef and as ONNX text."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from softnpu.base import config
+from softnpu.compiler.options import Options
+from softnpu.graph.ir import Graph
+from softnpu.graph.model_def import MODEL
+from softnpu.graph.om import Weights, graph_def
+from softnpu.graph.text import render
+
+_MAIN = ("RunParser", "PrepareAfterInferShape", "AfterGraphOptimize", "Build")
+WITH_WEIGHTS, WITHOUT_WEIGHTS, STRUCTURE = 1, 2, 3
+_LEVEL_LAST, _LEVEL_FIRST = 3, 4
+_INLINE_BYTES = 1 << 16
+
+
+class Trail:
+    """Writes stages as the environment asks for them, numbered in their order."""
+
+    def __init__(self, options: Options) -> None:
+        self.content, self.level, folder = config.graph_dumps()
+        self.folder = folder / f"pid_{os.getpid()}_deviceid_{options.device_id}" if config.work_path() else folder
+        self._numbers = itertools.count(1)
+
+    def write(self, graph: Graph, stage: str) -> None:
+        """Write one stage, if it is asked for."""
+        if not self.content or (self.level == _LEVEL_LAST and stage != _MAIN[-1]) or (self.level == _LEVEL_FIRST and stage != _MAIN[0]):
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        message = {"name": graph.name, "version": 1, "graph": [self._graph(graph)]}
+        name = f"ge_proto_{next(self._numbers):08d}_graph_0_{stage}.txt"
+        _replace(self.folder / name, render(MODEL, message))
+
+    def _graph(self, graph: Graph) -> dict[str, object]:
+        weights = Weights()
+        found = graph_def(graph, weights)
+        if self.content == WITH_WEIGHTS:
+            contents = {node.name: node.data for node in graph.nodes if node.data is not None and len(node.data.data) <= _INLINE_BYTES}
+            for op in found["op"]:
+                if op["name"] in contents:
+                    op["attr"]["value"]["t"]["data"] = bytes(contents[op["name"]].data)
+        if self.content == STRUCTURE:
+            for op in found["op"]:
+                op["attr"] = {}
+        return found
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,67 @@
+"""The models of the process, by the numbers that programs use."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.executor.model import Model
+from softnpu.graph.om import Om
+from softnpu.runtime.process import Process
+
+
+class ModelTable:
+    """Loaded models. Numbers count from 1 and are not used again."""
+
+    def __init__(self) -> None:
+        self.models: dict[int, Model] = {}
+        self.configs: dict[int, Any] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def load(self, process: Process, source: Om, work: tuple[int, int] = (0, 0), weight: tuple[int, int] = (0, 0)) -> int:
+        """Load a model into the current context; work and weight are memory of the caller as (address, bytes)."""
+        context = process.current()
+        model = Model(source, context)
+        self._check_memory(process, "work", work, model.info.memory_size)
+        self._check_memory(process, "weight", weight, model.info.weight_size)
+        with self._lock:
+            model.id = next(self._numbers)
+            self.models[model.id] = model
+        return model.id
+
+    def _check_memory(self, process: Process, word: str, given: tuple[int, int], need: int) -> None:
+        address, size = given
+        if not address and not size:
+            return
+        if not address or size < need:
+            raise NpuError(codes.GE_PARAM_INVALID, f"the {word} memory has {size} bytes at {address:#x}, the model needs {need}", "ask acl.mdl.query_size how much is needed, or pass 0 and 0")
+        process.memory.reach(address, need, True)
+
+    def get(self, number: int) -> Model:
+        """The model of a number."""
+        found = self.models.get(number)
+        if found is None:
+            raise unknown(number)
+        return found
+
+    def unload(self, number: int) -> None:
+        """Forget a model and give its engine back."""
+        with self._lock:
+            found = self.models.pop(number, None)
+        if found is None:
+            raise unknown(number)
+        found.close()
+
+
+def unknown(number: int) -> NpuError:
+    """The error for a number that no loaded model has."""
+    return NpuError(codes.GE_EXEC_MODEL_ID_INVALID, f"no loaded model has the id {number}", "use the id that acl.mdl.load_* returned, before acl.mdl.unload")
+
+
+def table(process: Process) -> ModelTable:
+    """The models of a process object."""
+    found: ModelTable = process.extra.setdefault("models", ModelTable())
+    return found

@@ -1,0 +1,7 @@
+"""Cosh: hyperbolic cosine."""
+
+from softnpu.ops._math import DOUBLES, unary
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Cosh")
+lower = unary("Cosh", DOUBLES)

@@ -1,0 +1,15 @@
+"""Cumsum: running sums along an axis."""
+
+from typing import Any
+
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import SMALL, through
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Cumsum", ("x", "axis"), attrs={"exclusive": False, "reverse": False})
+
+
+def lower(b: Builder, n: Site) -> str:
+    attrs: dict[str, Any] = {word: int(bool(n.attr(word, False))) for word in ("exclusive", "reverse")}
+    axis = n.input(1) if n.input_shapes[1] == () else b.reshape(n.input(1), [])
+    return through(b, n, 1, SMALL, lambda x: str(b.op("CumSum", x, axis, **attrs)))

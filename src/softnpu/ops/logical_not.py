@@ -1,0 +1,7 @@
+"""LogicalNot: not x."""
+
+from softnpu.ops._math import unary
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("LogicalNot")
+lower = unary("Not")

@@ -1,0 +1,11 @@
+"""OneHotD: rows of off_value with one on_value each; the depth is an attribute."""
+
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._one_hot import counted, one_hot
+from softnpu.ops._schema import REQUIRED, Schema
+
+SCHEMA = Schema("OneHotD", ("x", "on_value", "off_value"), attrs={"depth": REQUIRED, "axis": -1})
+
+
+def lower(b: Builder, n: Site) -> str:
+    return one_hot(b, n, counted(b, int(n.need("depth"))), (1, 2))

@@ -1,0 +1,14 @@
+"""Pad: zeros around x."""
+
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._pads import pad, pairs
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Pad", ("x", "paddings"))
+
+
+def lower(b: Builder, n: Site) -> str:
+    if n.constants[1] is not None:
+        before, after = pairs(n, n.constants[1])
+        return b.pad(n.input(0), before, after, dtype=n.dtype(0))
+    return pad(b, n, None)

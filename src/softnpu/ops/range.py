@@ -1,0 +1,11 @@
+"""Range: numbers from start to before limit in steps of delta."""
+
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Range", ("start", "limit", "delta"))
+
+
+def lower(b: Builder, n: Site) -> str:
+    names = [n.input(index) if n.input_shapes[index] == () else b.reshape(n.input(index), []) for index in range(3)]
+    return str(b.op("Range", *names))

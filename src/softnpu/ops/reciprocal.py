@@ -1,0 +1,7 @@
+"""Reciprocal: 1 / x."""
+
+from softnpu.ops._math import unary
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Reciprocal")
+lower = unary("Reciprocal")

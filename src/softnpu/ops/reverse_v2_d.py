@@ -1,0 +1,16 @@
+"""ReverseV2D: the elements along some axes in the opposite order."""
+
+from softnpu.ops._layout import axes_of
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._schema import REQUIRED, Schema
+
+SCHEMA = Schema("ReverseV2D", attrs={"axis": REQUIRED})
+_BEFORE_ALL = -(1 << 31)
+
+
+def lower(b: Builder, n: Site) -> str:
+    axes = axes_of(n, [int(one) for one in n.need("axis")], n.rank())
+    if not axes:
+        return n.input(0)
+    many = len(axes)
+    return b.slice(n.input(0), [-1] * many, [_BEFORE_ALL] * many, axes, [-1] * many)

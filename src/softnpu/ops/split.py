@@ -1,0 +1,13 @@
+"""Split: equal parts of x along an axis, which is the first input."""
+
+from softnpu.ops._lower import Builder, Site
+from softnpu.ops._schema import REQUIRED, Schema
+from softnpu.ops.split_d import equal_parts
+
+SCHEMA = Schema(
+    "Split", ("split_dim", "x"), ("y*",), attrs={"num_split": REQUIRED}, note="split_dim must be a constant"
+)
+
+
+def lower(b: Builder, n: Site) -> tuple[str, ...]:
+    return equal_parts(b, n, 1, int(n.constant(0).reshape(-1)[0]))

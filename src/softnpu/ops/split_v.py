@@ -1,0 +1,27 @@
+"""SplitV: parts of given sizes along an axis; one size may be -1."""
+
+from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._schema import REQUIRED, Schema
+
+SCHEMA = Schema(
+    "SplitV",
+    ("x", "size_splits", "split_dim"),
+    ("y*",),
+    attrs={"num_split": REQUIRED},
+    note="sizes and axis must be constants",
+)
+
+
+def lower(b: Builder, n: Site) -> tuple[str, ...]:
+    axis = int(n.constant(2).reshape(-1)[0])
+    sizes = [int(one) for one in n.constant(1).reshape(-1)]
+    if sizes.count(-1) == 1:
+        whole = n.shape(0)[axis]
+        if whole < 0:
+            raise OpError(
+                f"SplitV {n.name!r} has a size of -1 on an axis of unknown size; give the model fixed input shapes"
+            )
+        sizes[sizes.index(-1)] = whole - sum(sizes) - 1
+    if min(sizes) < 0:
+        raise OpError(f"SplitV {n.name!r} has the sizes {sizes}; none may be negative, and only one may be -1")
+    return b.split(n.input(0), sizes, axis)

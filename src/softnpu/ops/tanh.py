@@ -1,0 +1,7 @@
+"""Tanh: hyperbolic tangent."""
+
+from softnpu.ops._math import unary
+from softnpu.ops._schema import Schema
+
+SCHEMA = Schema("Tanh")
+lower = unary("Tanh")

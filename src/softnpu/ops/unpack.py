@@ -1,0 +1,14 @@
+"""Unpack: the slices of x along an axis, without that axis."""
+
+from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._schema import REQUIRED, Schema
+
+SCHEMA = Schema("Unpack", outputs=("y*",), attrs={"num": REQUIRED, "axis": 0})
+
+
+def lower(b: Builder, n: Site) -> tuple[str, ...]:
+    axis = int(n.attr("axis", 0))
+    count = int(n.need("num"))
+    if n.shape(0)[axis] not in (-1, count):
+        raise OpError(f"Unpack {n.name!r} has num {count} for a dim of {n.shape(0)[axis]}; make them equal")
+    return tuple(b.squeeze(part, [axis]) for part in b.split(n.input(0), [1] * count, axis))
