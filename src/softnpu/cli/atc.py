@@ -215,8 +215,9 @@ usage: atc --model=FILE --framework=NUMBER --output=NAME --soc_version=CHIP [opt
        atc --singleop=FILE --output=FOLDER --soc_version=CHIP [options]
        atc --mode=1 --om=FILE --json=FILE | --mode=6 --om=FILE
 
-Convert models to offline models (.om), or look at them. Options are written --name=value or --name value; quote values
-that hold spaces, ; or ~. Options marked * are needed to convert; those marked - are checked and have no effect here.
+Convert models to offline models (.om), or look at them. Options are written --name=value or
+--name value; quote values that hold spaces, ; or ~. Options marked * are needed to convert; those
+marked - are checked and have no effect here.
 
   atc --model=resnet50.onnx --framework=5 --output=resnet50 --soc_version=Ascend310P3 \\
       --input_shape="images:1,3,224,224\""""
@@ -224,16 +225,12 @@ that hold spaces, ; or ~. Options marked * are needed to convert; those marked -
 
 def help_text() -> str:
     """The usage text, made from the rows."""
-    parts = ["\n".join(line for one in _USAGE.splitlines() for line in _wrap(one))]
+    parts = [_USAGE]
     for group in dict.fromkeys(row.group for row in ROWS.values()):
         lines = [line for row in ROWS.values() if row.group == group for line in _help_row(row)]
         parts.append("\n".join([f"{group}:", *lines]))
     parts.append("  --help                        Show this text.")
     return "\n\n".join(parts)
-
-
-def _wrap(line: str) -> list[str]:
-    return [line] if len(line) <= _WIDTH else textwrap.wrap(line, _WIDTH, break_on_hyphens=False)
 
 
 def _help_row(row: Row) -> list[str]:

@@ -22,6 +22,7 @@ from softnpu.graph.om import ModelInfo, TensorInfo
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
+STRING, INT4 = 13, 29
 _FORMATS = {"NCHW": NCHW, "NHWC": NHWC, "ND": ND, "NCDHW": NCDHW, "NDHWC": NDHWC}
 _RANKS = {NCHW: 4, NHWC: 4, NCDHW: 5, NDHWC: 5}
 Progress = Callable[[str, float], None]
@@ -133,6 +134,7 @@ def _infer(graph: Graph, options: Options) -> None:
 
 def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
     """Inputs, outputs, gears and sizes."""
+    _refuse_types(graph)
     info = ModelInfo([], [])
     data = graph.inputs
     static_gears = wanted.gears
@@ -152,6 +154,20 @@ def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
         _describe_outputs(graph, info)
     info.memory_size = memory.plan(graph)
     return info
+
+
+def _refuse_types(graph: Graph) -> None:
+    """Programs hand plain numbers to a model; strings and packed types have no form in device memory."""
+    values = [("input", node.output) for node in graph.inputs] + [("output", output.value) for output in graph.outputs]
+    for word, value in values:
+        if value.dtype in (STRING, INT4) or value.dtype >= 1000:
+            kind = "strings" if value.dtype == STRING else "a type that offline models cannot hold"
+            raise AtcError(
+                "E10055",
+                f"The {word} [{value.name}] is a tensor of {kind}",
+                "inputs and outputs of an offline model are numbers in device memory",
+                "cut the model before or behind it with --out_nodes, or change its type",
+            )
 
 
 def _open_ranges(value: Value, geared: bool) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from softnpu.base.dtypes import numpy_name
+from softnpu.base.log import WARNING, log
 from softnpu.compiler import evaluate
 from softnpu.compiler.infer import infer_graph
 from softnpu.compiler.lower import Lowered, lower_node
@@ -118,15 +119,19 @@ def _evaluate(graph: Graph, chosen: list[Node]) -> int:
             if value is not None and value.const is not None:
                 constants[id(value)] = value
     used = {id(output.value) for output in graph.outputs}
+    kept: set[int] = set()
     for node in graph.nodes:
         if id(node) not in inside:
             used.update(id(value) for value in node.inputs if value is not None)
-    wanted = [value for node in chosen for value in node.outputs if id(value) in used]
+            if _word(node) in ("If", "Loop"):  # the engine unrolls what has a constant condition, and not always rightly
+                kept.update(id(value) for value in node.inputs[:2] if value is not None)
+    wanted = [value for node in chosen for value in node.outputs if id(value) in used and id(value) not in kept]
     if not wanted:
         return 0
     try:
         arrays = evaluate.fold(graph, into, constants.values(), wanted)
-    except Exception:  # the engine refuses something in there: it will be told apart when the whole model is checked
+    except Exception as error:  # the engine refuses something in there: the check of the whole model will say what
+        log().write(WARNING, f"constants are not folded: {' '.join(str(error).split())[:300]}", "GE", "fold")
         return 0
     return _put(graph, wanted, arrays)
 

@@ -15,16 +15,16 @@ from typing import Any
 from softnpu.base.aipp import FORMATS, YUV400, YUV420SP, AippParams, Format, csc_defaults, half, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack, unpack
 from softnpu.base.dtypes import element_size
-from softnpu.graph.ir import Graph, Node
+from softnpu.graph.ir import Graph, Node, Shape
 
 __all__ = [
     "DYNAMIC", "FORMATS", "MAX_BATCH", "PARAMETERS", "STATIC", "YUV400", "YUV420SP", "AippInput", "AippParams", "Format", "block_bytes",
-    "csc_defaults", "find", "first_info", "half", "input_dims", "input_dims_v2", "output_dims", "pack", "unpack", "widest",
+    "csc_defaults", "find", "first_info", "half", "input_dims", "input_dims_v2", "memory_shape", "output_dims", "pack", "source_size", "unpack", "widest",
 ]  # fmt: skip
 
 STATIC, DYNAMIC = "Aipp", "AippDynamic"
 PARAMETERS = (
-    "ascend_dynamic_aipp_data"  # name of the first parameter input; further ones have the AIPP node's name behind it
+    "ascend_dynamic_aipp_data"  # of the first parameter input; further ones have the AIPP node's name behind it
 )
 UINT8, NHWC = 4, 1
 _SHOWN_CHANNELS = {4: 1, 2: 4, 7: 4, 10: 4}  # all others show three
@@ -45,8 +45,8 @@ class AippInput:
 
     @property
     def params(self) -> AippParams:
-        """The parameters of static AIPP."""
-        return AippParams.from_json(self.node.attrs["aipp"])
+        """The parameters of static AIPP as they were given, also where a pass has moved some of the work elsewhere."""
+        return AippParams.from_json(self.node.attrs.get("aipp_given", self.node.attrs["aipp"]))
 
     @property
     def max_src_image_size(self) -> int:
@@ -77,6 +77,20 @@ def input_dims_v2(input_format: int, n: int, h: int, w: int) -> list[int]:
     return list(FORMATS[input_format].memory_dims(n, h, w))
 
 
+def memory_shape(data: Node, shape: Shape) -> Shape:
+    """The shape in memory of an input whose open sizes were filled with height and width of a picture (a gear)."""
+    code = data.attrs.get("aipp_format")
+    given = data.output.shape
+    if code is None or given is None or given[1] >= 0:
+        return shape
+    return FORMATS[int(code)].memory_dims(*shape[:3])
+
+
+def source_size(data: Node, shape: Shape) -> tuple[int, int, int]:
+    """Number, height and width of the pictures in a tensor that lies in memory like this (-1 unknown)."""
+    return shape[0], FORMATS[int(data.attrs["aipp_format"])].source_height(shape[1]), shape[2]
+
+
 def output_dims(node: Node, n: int, h: int = 0, w: int = 0) -> list[int]:
     """The dims of what a static AIPP node hands to the model; h and w are the source's where the parameters leave it open."""
     params = AippParams.from_json(node.attrs["aipp"])
@@ -88,14 +102,13 @@ def output_dims(node: Node, n: int, h: int = 0, w: int = 0) -> list[int]:
 
 
 def first_info(found: AippInput, sizes: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-    """What acl.mdl.get_first_aipp_info answers; `sizes` are (n, h, w) of the model's input, one per gear (h and w are used
-    where the parameters leave the source size open)."""
+    """What acl.mdl.get_first_aipp_info answers; `sizes` are number, height and width of the source
+    pictures, one triple per gear."""
     params = found.params
     attrs = found.node.attrs
     source = found.data.output
     shapes = []
-    for n, h, w in sizes:
-        height, width = params.src_h or h, params.src_w or w
+    for n, height, width in sizes:
         made = output_dims(found.node, n, height, width)
         size = element_size(int(attrs["model_dtype"]))
         for dim in made:

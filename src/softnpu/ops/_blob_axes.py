@@ -10,7 +10,9 @@ def spread(b: Builder, n: Site, index: int) -> str:
     rank, own = n.rank(0), n.rank(index)
     axis = int(n.attr("axis", 1))
     if not -rank <= axis <= rank:
-        raise OpError(f"{n.type} {n.name!r} has the axis {axis} on a tensor of {rank} dims; it must lie in [{-rank}, {rank - 1}]")
+        raise OpError(
+            f"{n.type} {n.name!r} has the axis {axis} on a tensor of {rank} dims; it must lie in [{-rank}, {rank - 1}]"
+        )
     axis %= rank
     if n.shape(index) in ((), (1,)):
         return b.reshape(n.input(index), [1] * rank)

@@ -15,10 +15,12 @@ def overlaps(box: Array, others: Array, edge: float = 0.0) -> Array:
     area = np.prod(np.maximum(box[2:] - box[:2] + edge, 0))
     areas = np.prod(np.maximum(others[:, 2:] - others[:, :2] + edge, 0), axis=1)
     union = area + areas - inner
-    return np.divide(inner, union, out=np.zeros_like(inner), where=union > 0)
+    return np.asarray(np.divide(inner, union, out=np.zeros_like(inner), where=union > 0))
 
 
-def suppress(boxes: Array, scores: Array, threshold: float, limit: int = -1, edge: float = 0.0, eta: float = 1.0) -> list[int]:
+def suppress(
+    boxes: Array, scores: Array, threshold: float, limit: int = -1, edge: float = 0.0, eta: float = 1.0
+) -> list[int]:
     """Which boxes stay, best first: each takes away later ones that overlap it by more than the threshold.
 
     `limit` bounds how many candidates are looked at; with `eta` below 1 the threshold shrinks as boxes are kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +46,15 @@ def plan(n: Site, size: int, kernel: int, stride: int, pads: Sequence[int], ceil
     if (before or after) and (count - 1) * stride >= size + before:
         count -= 1
     if (count - 1) * stride >= size + before:
-        raise OpError(f"{n.type} {n.name!r} has windows of {kernel} every {stride} over {size}: the last one lies outside; use a smaller stride")
+        raise OpError(
+            f"{n.type} {n.name!r} has windows of {kernel} every {stride} over {size}: the last one lies outside; use a smaller stride"
+        )
     return Axis(size, kernel, stride, before, after, count)
 
 
 def pool(b: Builder, x: str, rows: Axis, columns: Axis, average: bool, dtype: int = 0) -> str:
     """Max or average over the windows of both axes of an NCHW tensor."""
-    attrs = {
+    attrs: dict[str, Any] = {
         "kernel_shape": [rows.kernel, columns.kernel],
         "strides": [rows.stride, columns.stride],
         "pads": [rows.before, columns.before, rows.missing, columns.missing],

@@ -88,7 +88,7 @@ def _filter_shape(shape: Shape, c0: int, groups: int) -> Shape:
     return (count * c1 * math.prod(shape[2:]), n1, _N0, c0)
 
 
-def _filter(x: Array, c0: int, groups: int) -> Array:
+def _filter(x: Array, c0: int, groups: int) -> Any:
     outs, ins, per, count, c1, n1 = _blocks(x.shape, c0, groups)
     space = x.shape[2:]
     if groups == 1:
@@ -124,7 +124,7 @@ def _small_filter_shape(shape: Shape, _c0: int, _groups: int) -> Shape:
     return (_up(4 * shape[2] * shape[3], 16), _up(shape[0], _N0), _N0, 16)
 
 
-def _small_filter(x: Array, _c0: int, _groups: int) -> Array:
+def _small_filter(x: Array, _c0: int, _groups: int) -> Any:
     flat = _pad(x, {1: 4}).transpose(0, 2, 3, 1).reshape(x.shape[0], -1)
     flat = _pad(flat, {0: _up(flat.shape[0], _N0) * _N0, 1: _up(flat.shape[1], 16) * 16})
     return flat.reshape(flat.shape[0] // _N0, _N0, -1, 16).transpose(2, 0, 1, 3)

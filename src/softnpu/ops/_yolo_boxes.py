@@ -53,7 +53,7 @@ def to_image(boxes: Array, info: Array, stretched: bool) -> Array:
     part = np.ones(2) if stretched else size * (net / size).min() / net
     centre = (boxes[:, :2] - (1 - part) / 2) / part
     half = boxes[:, 2:] / part / 2
-    return np.concatenate([centre - half, centre + half], 1) * np.concatenate([size, size])
+    return np.asarray(np.concatenate([centre - half, centre + half], 1) * np.concatenate([size, size]))
 
 
 def detect(n: Site, heads: list[Head], image: int, info: Array) -> Array:
@@ -62,12 +62,16 @@ def detect(n: Site, heads: list[Head], image: int, info: Array) -> Array:
     obj = np.concatenate([one[1] for one in found])
     scores = np.concatenate([one[2] for one in found], 1)
     likely = np.flatnonzero(obj > float(n.attr("obj_threshold", 0.5)))
-    boxes = to_image(np.concatenate([one[0] for one in found])[likely], info, bool(n.attr("resize_origin_img_to_net", False)))
+    boxes = to_image(
+        np.concatenate([one[0] for one in found])[likely], info, bool(n.attr("resize_origin_img_to_net", False))
+    )
     obj, scores = obj[likely], scores[:, likely]
     hits = []
     for label, own in enumerate(scores * obj):
         good = np.flatnonzero(own > float(n.attr("score_threshold", 0.5)))
-        kept = good[suppress(boxes[good], own[good], float(n.attr("iou_threshold", 0.45)), int(n.attr("pre_nms_topn", 512)))]
+        kept = good[
+            suppress(boxes[good], own[good], float(n.attr("iou_threshold", 0.45)), int(n.attr("pre_nms_topn", 512)))
+        ]
         hits += [(*boxes[one], float(own[one]), float(label)) for one in kept]
     best = sorted(hits, key=lambda hit: -hit[4])[: int(n.attr("post_nms_topn", 512))]
     return np.array(sorted(best, key=lambda hit: hit[5])).reshape(-1, 6)
@@ -90,7 +94,9 @@ def answer(n: Site, heads: list[Head], info: Array, packed: bool) -> tuple[Array
 def check(n: Site) -> None:
     """Refuse what is not supported."""
     if int(n.attr("coords", 4)) != 4 or not n.attr("relative", True):
-        raise OpError(f"{n.type} {n.name!r} has {n.attr('coords', 4)} coords, relative {n.attr('relative', True)}; it takes 4 and true")
+        raise OpError(
+            f"{n.type} {n.name!r} has {n.attr('coords', 4)} coords, relative {n.attr('relative', True)}; it takes 4 and true"
+        )
 
 
 def grids_of(n: Site, many: int) -> list[tuple[int, int]]:

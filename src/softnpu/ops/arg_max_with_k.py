@@ -11,7 +11,7 @@ SCHEMA = Schema("ArgMaxWithK", outputs=("indices", "values"), attrs={"axis": NO_
 def lower(b: Builder, n: Site) -> tuple[str, str]:
     x, axis = n.input(0), int(n.attr("axis", NO_AXIS))
     if axis == NO_AXIS:
-        x, axis = b.reshape(x, [0, 1, -1]), 2
+        x, axis = b.reshape(x, [0, 1, -1, *([1] * (n.rank() - 3))]), 2
     else:
         (axis,) = axes_of(n, [axis], n.rank())
     values, indices = b.op("TopK", x, b.const([int(n.attr("topk", 1))]), outputs=2, axis=axis)

@@ -14,7 +14,9 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
     if n.rank() not in (2, 3) or (n.rank() == 3 and n.shape()[0] != 1):
-        raise OpError(f"BasicRNNCell {n.name!r} has an input of shape {list(n.shape())}; it takes one step, [batch, features]")
+        raise OpError(
+            f"BasicRNNCell {n.name!r} has an input of shape {list(n.shape())}; it takes one step, [batch, features]"
+        )
     inner = b.op("Gemm", _flat(b, n, 0), n.input(4), n.input(5), transB=1)
     if n.has(2):
         inner = b.op("Add", inner, _flat(b, n, 2))

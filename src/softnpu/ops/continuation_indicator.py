@@ -11,7 +11,9 @@ SCHEMA = Schema("ContinuationIndicator", (), attrs={"time_step": REQUIRED, "batc
 def lower(b: Builder, n: Site) -> str:
     steps, batch = int(n.need("time_step")), int(n.need("batch_size"))
     if steps < 1 or batch < 1:
-        raise OpError(f"ContinuationIndicator {n.name!r} has time_step {steps} and batch_size {batch}; both must be positive")
+        raise OpError(
+            f"ContinuationIndicator {n.name!r} has time_step {steps} and batch_size {batch}; both must be positive"
+        )
     found = np.ones((steps, batch), np.float32)
     found[0] = 0
     return b.const(found)

@@ -23,7 +23,9 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> str:
     if n.has(3) or n.attr("offset_x", 0):
-        raise OpError(f"Conv2D {n.name!r} has an offset, which only quantised convolutions use; leave offset_w and offset_x out")
+        raise OpError(
+            f"Conv2D {n.name!r} has an offset, which only quantised convolutions use; leave offset_w and offset_x out"
+        )
     if n.rank(0) != 4:
         raise OpError(f"Conv2D {n.name!r} has an input of {n.rank(0)} dims; it must have 4")
     word = format_of(n, "NHWC")

@@ -3,7 +3,12 @@
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import Schema
 
-SCHEMA = Schema("Correlation", ("filter", "x"), attrs={"groups": 1}, note="groups is 1 or the number of channels; shapes must be fixed")
+SCHEMA = Schema(
+    "Correlation",
+    ("filter", "x"),
+    attrs={"groups": 1},
+    note="groups is 1 or the number of channels; shapes must be fixed",
+)
 
 
 def lower(b: Builder, n: Site) -> str:

@@ -15,9 +15,13 @@ def lower(b: Builder, n: Site) -> str:
     if len(offsets) == 1:
         offsets *= len(axes)
     if len(offsets) != len(axes) or n.rank(1) != rank:
-        raise OpError(f"Crop {n.name!r} has {len(offsets)} offsets for {len(axes)} dims; give one, or one per dim from the axis on")
+        raise OpError(
+            f"Crop {n.name!r} has {len(offsets)} offsets for {len(axes)} dims; give one, or one per dim from the axis on"
+        )
     sizes = [n.shape(1)[one] for one in axes]
     for one, offset, size in zip(axes, offsets, sizes, strict=True):
         if size < 0 or not 0 <= offset <= n.shape()[one] - size:
-            raise OpError(f"Crop {n.name!r} cuts {size} from {offset} on out of dim {one} of {list(n.shape())}; it must lie inside")
+            raise OpError(
+                f"Crop {n.name!r} cuts {size} from {offset} on out of dim {one} of {list(n.shape())}; it must lie inside"
+            )
     return b.slice(n.input(0), offsets, [low + size for low, size in zip(offsets, sizes, strict=True)], axes)

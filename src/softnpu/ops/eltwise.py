@@ -12,9 +12,14 @@ def lower(b: Builder, n: Site) -> str:
     if mode not in (0, 1, 2) or not taken:
         raise OpError(f"Eltwise {n.name!r} has the mode {mode}; it must be 0 (product), 1 (sum) or 2 (max)")
     if coeff and (mode != 1 or len(coeff) != len(taken)):
-        raise OpError(f"Eltwise {n.name!r} has {len(coeff)} coefficients for {len(taken)} inputs; give one each, and only for a sum")
+        raise OpError(
+            f"Eltwise {n.name!r} has {len(coeff)} coefficients for {len(taken)} inputs; give one each, and only for a sum"
+        )
     if coeff:
-        taken = [x if one == 1.0 else b.op("Mul", x, b.scalar(one, max(n.dtype(), 0))) for x, one in zip(taken, coeff, strict=True)]
+        taken = [
+            x if one == 1.0 else b.op("Mul", x, b.scalar(one, max(n.dtype(), 0)))
+            for x, one in zip(taken, coeff, strict=True)
+        ]
     found, kind = taken[0], ("Mul", "Add", "Max")[mode]
     for x in taken[1:]:
         found = b.op(kind, found, x)

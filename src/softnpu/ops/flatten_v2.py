@@ -15,5 +15,7 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(f"FlattenV2 {n.name!r} goes from axis {first} to {last}; the second must not be the smaller one")
     behind = shape[last + 1 :]
     if -1 in behind:
-        raise OpError(f"FlattenV2 {n.name!r} needs to know the dims after axis {last} of {list(shape)}; give the model fixed input shapes")
+        raise OpError(
+            f"FlattenV2 {n.name!r} needs to know the dims after axis {last} of {list(shape)}; give the model fixed input shapes"
+        )
     return b.reshape(n.input(0), [0] * first + [-1, *behind])

@@ -16,7 +16,9 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> str:
     if n.has(3) or n.attr("offset_x", 0):
-        raise OpError(f"FullyConnection {n.name!r} has an offset, which only quantised ones use; leave offset_w and offset_x out")
+        raise OpError(
+            f"FullyConnection {n.name!r} has an offset, which only quantised ones use; leave offset_w and offset_x out"
+        )
     (axis,) = axes_of(n, [int(n.attr("axis", 1))], n.rank())
     transposed = bool(n.attr("transpose", False))
     x, rest = n.input(0), n.shape()[axis:]

@@ -25,7 +25,9 @@ def lower(b: Builder, n: Site) -> str:
     begin, end = int(n.attr("pad_beg", 0)), int(n.attr("pad_end", 0))
     sizes = [dim + begin + end for dim in n.shape()[2:]]
     if n.rank() != 4 or begin > 0 or end > 0 or min(sizes) < 1 or -1 in n.shape()[2:]:
-        raise OpError(f"Interp {n.name!r} cannot crop {list(n.shape())} by {begin} and {end}; give 4 known dims and pads that are not positive")
+        raise OpError(
+            f"Interp {n.name!r} cannot crop {list(n.shape())} by {begin} and {end}; give 4 known dims and pads that are not positive"
+        )
     x = n.input(0)
     if begin or end:
         x = b.slice(x, [-begin] * 2, [dim + end for dim in n.shape()[2:]], [2, 3])

@@ -4,7 +4,9 @@ from softnpu.ops._layout import back, first, format_of
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import Schema
 
-SCHEMA = Schema("LRN", attrs={"depth_radius": 5, "bias": 1.0, "alpha": 1.0, "beta": 0.5, "norm_region": "ACROSS_CHANNELS"})
+SCHEMA = Schema(
+    "LRN", attrs={"depth_radius": 5, "bias": 1.0, "alpha": 1.0, "beta": 0.5, "norm_region": "ACROSS_CHANNELS"}
+)
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -12,7 +14,9 @@ def lower(b: Builder, n: Site) -> str:
     bias, alpha, beta = float(n.attr("bias", 1.0)), float(n.attr("alpha", 1.0)), float(n.attr("beta", 0.5))
     region = str(n.attr("norm_region", "ACROSS_CHANNELS"))
     if n.rank() != 4 or region not in ("ACROSS_CHANNELS", "WITHIN_CHANNEL"):
-        raise OpError(f"LRN {n.name!r} has {n.rank()} dims and the region {region!r}; it takes 4, ACROSS_CHANNELS or WITHIN_CHANNEL")
+        raise OpError(
+            f"LRN {n.name!r} has {n.rank()} dims and the region {region!r}; it takes 4, ACROSS_CHANNELS or WITHIN_CHANNEL"
+        )
     size, word = 2 * radius + 1, format_of(n, "NCHW")
     x = first(b, n.input(0), word)
     if region == "ACROSS_CHANNELS":

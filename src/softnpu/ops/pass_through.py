@@ -3,7 +3,11 @@
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import Schema
 
-SCHEMA = Schema("PassThrough", attrs={"stride": 2, "reverse": False}, note="the order of the channels is darknet's, which YOLO v2 is trained with")
+SCHEMA = Schema(
+    "PassThrough",
+    attrs={"stride": 2, "reverse": False},
+    note="the order of the channels is darknet's, which YOLO v2 is trained with",
+)
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -13,7 +17,9 @@ def lower(b: Builder, n: Site) -> str:
     if n.attr("reverse", False):
         return _back(b, n, stride)
     if stride < 1 or channels % block or height % stride or width % stride or min(channels, height, width) < 1:
-        raise OpError(f"PassThrough {n.name!r} cannot cut {list(n.shape())} into blocks of {stride}; channels must divide by {block}, sides by {stride}")
+        raise OpError(
+            f"PassThrough {n.name!r} cannot cut {list(n.shape())} into blocks of {stride}; channels must divide by {block}, sides by {stride}"
+        )
     # darknet reads the tensor as one of fewer channels and larger sides before it cuts the blocks
     x = b.reshape(n.input(0), [batch, channels // block, height, stride, width, stride])
     return b.reshape(b.transpose(x, [0, 3, 5, 1, 2, 4]), [batch, channels * block, height // stride, width // stride])
@@ -23,6 +29,8 @@ def _back(b: Builder, n: Site, stride: int) -> str:
     batch, channels, height, width = n.shape()
     block = stride * stride
     if stride < 1 or channels % block or min(channels, height, width) < 1:
-        raise OpError(f"PassThrough {n.name!r} cannot put {list(n.shape())} together from blocks of {stride}; channels must divide by {block}")
+        raise OpError(
+            f"PassThrough {n.name!r} cannot put {list(n.shape())} together from blocks of {stride}; channels must divide by {block}"
+        )
     x = b.reshape(n.input(0), [batch, stride, stride, channels // block, height, width])
     return b.reshape(b.transpose(x, [0, 3, 4, 1, 5, 2]), [batch, channels // block, height * stride, width * stride])

@@ -33,7 +33,9 @@ def lower(b: Builder, n: Site) -> str:
     rows, columns = n.shape(0)[2:]
     height, width = int(n.attr("img_h", 0)) or n.shape(1)[2], int(n.attr("img_w", 0)) or n.shape(1)[3]
     if min(rows, columns, height, width) < 1:
-        raise OpError(f"PriorBox {n.name!r} needs to know the sizes of {list(n.shape(0))} and {list(n.shape(1))}; give fixed input shapes")
+        raise OpError(
+            f"PriorBox {n.name!r} needs to know the sizes of {list(n.shape(0))} and {list(n.shape(1))}; give fixed input shapes"
+        )
     step_h, step_w = float(n.attr("step_h", 0)), float(n.attr("step_w", 0))
     if not step_h or not step_w:
         step_h, step_w = height / rows, width / columns
@@ -52,7 +54,9 @@ def sizes(n: Site) -> list[tuple[float, float]]:
     """Width and height of the boxes of a cell, in the order of SSD."""
     smallest, largest = [float(one) for one in n.need("min_size")], [float(one) for one in n.attr("max_size", [])]
     if not smallest or min(smallest) <= 0 or (largest and len(largest) != len(smallest)):
-        raise OpError(f"PriorBox {n.name!r} has min_size {smallest} and max_size {largest}; give positive sizes, as many of both")
+        raise OpError(
+            f"PriorBox {n.name!r} has min_size {smallest} and max_size {largest}; give positive sizes, as many of both"
+        )
     found = []
     for index, small in enumerate(smallest):
         found.append((small, small))

@@ -44,7 +44,9 @@ def compute(n: Site, prob: Array, delta: Array, info: Array) -> tuple[Array, ...
     anchors = anchors_of(float(n.need("base_size")), _floats(n, "ratio"), _floats(n, "scale"))
     count, batch = len(anchors), len(prob)
     if prob.shape[1] != 2 * count or delta.shape[1] != 4 * count:
-        raise OpError(f"Proposal {n.name!r} has {count} anchors, {prob.shape[1]} scores and {delta.shape[1]} offsets a cell; they do not fit")
+        raise OpError(
+            f"Proposal {n.name!r} has {count} anchors, {prob.shape[1]} scores and {delta.shape[1]} offsets a cell; they do not fit"
+        )
     rows, columns = prob.shape[2:]
     stride = float(n.need("feat_stride"))
     y, x = np.meshgrid(np.arange(rows) * stride, np.arange(columns) * stride, indexing="ij")

@@ -31,7 +31,9 @@ def compute(n: Site, x: Array, rois: Array) -> tuple[Array, ...]:
         for row, (top, bottom) in enumerate(rows):
             for column, (left, right) in enumerate(columns):
                 if bottom > top and right > left:
-                    found[index, :, row, column] = maps[int(image), :, row, column, top:bottom, left:right].mean(axis=(1, 2))
+                    found[index, :, row, column] = maps[int(image), :, row, column, top:bottom, left:right].mean(
+                        axis=(1, 2)
+                    )
     return (found,)
 
 
@@ -49,5 +51,7 @@ def _bins(start: float, end: float, many: int, size: int) -> list[tuple[int, int
 def infer(n: Site) -> list[tuple[int, Shape | None]]:
     out, group, channels = int(n.need("output_dim")), int(n.need("group_size")), n.shape(0)[1]
     if min(out, group) < 1 or channels != out * group * group:
-        raise OpError(f"PSROIPooling {n.name!r} makes {out} channels of {group}x{group} bins out of {channels}; the product must be equal")
+        raise OpError(
+            f"PSROIPooling {n.name!r} makes {out} channels of {group}x{group} bins out of {channels}; the product must be equal"
+        )
     return [(n.dtype(), (count(n), out, group, group))]

@@ -7,7 +7,13 @@ from softnpu.ops._schema import REQUIRED, Schema
 SCHEMA = Schema(
     "ROIAlign",
     ("features", "rois", "rois_n?"),
-    attrs={"spatial_scale": REQUIRED, "pooled_height": REQUIRED, "pooled_width": REQUIRED, "sample_num": 2, "roi_end_mode": 1},
+    attrs={
+        "spatial_scale": REQUIRED,
+        "pooled_height": REQUIRED,
+        "pooled_width": REQUIRED,
+        "sample_num": 2,
+        "roi_end_mode": 1,
+    },
     note="roi_end_mode 0: corners as they are; 1: the last pixel belongs to a region; 3: shifted by half a pixel",
 )
 _MODES = {0: "output_half_pixel", 1: "output_half_pixel", 3: "half_pixel"}

@@ -3,7 +3,9 @@
 from softnpu.ops._lower import Builder, Site
 from softnpu.ops._schema import Schema
 
-SCHEMA = Schema("SReLU", ("x", "threshold_left", "slope_left", "threshold_right", "slope_right"), attrs={"channel_shared": True})
+SCHEMA = Schema(
+    "SReLU", ("x", "threshold_left", "slope_left", "threshold_right", "slope_right"), attrs={"channel_shared": True}
+)
 
 
 def lower(b: Builder, n: Site) -> str:

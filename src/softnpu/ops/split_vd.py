@@ -4,7 +4,9 @@ from softnpu.ops._layout import axes_of
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import REQUIRED, Schema
 
-SCHEMA = Schema("SplitVD", outputs=("y*",), attrs={"size_splits": REQUIRED, "split_dim": REQUIRED, "num_split": REQUIRED})
+SCHEMA = Schema(
+    "SplitVD", outputs=("y*",), attrs={"size_splits": REQUIRED, "split_dim": REQUIRED, "num_split": REQUIRED}
+)
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:

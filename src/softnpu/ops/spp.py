@@ -4,13 +4,17 @@ from softnpu.ops._caffe_pool import plan, pool
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import REQUIRED, Schema
 
-SCHEMA = Schema("SPP", attrs={"pyramid_height": REQUIRED, "pool_method": 0}, note="pool_method is 0 (max) or 1 (average)")
+SCHEMA = Schema(
+    "SPP", attrs={"pyramid_height": REQUIRED, "pool_method": 0}, note="pool_method is 0 (max) or 1 (average)"
+)
 
 
 def lower(b: Builder, n: Site) -> str:
     height, method = int(n.need("pyramid_height")), int(n.attr("pool_method", 0))
     if n.rank() != 4 or height < 1 or method not in (0, 1):
-        raise OpError(f"SPP {n.name!r} has {height} levels, method {method} and {n.rank()} dims; give a level, 0 or 1, and 4 dims")
+        raise OpError(
+            f"SPP {n.name!r} has {height} levels, method {method} and {n.rank()} dims; give a level, 0 or 1, and 4 dims"
+        )
     parts = []
     for level in range(height):
         bins, axes = 2**level, []

@@ -57,7 +57,14 @@ def _detect(n: Site, boxes: Array, conf: Array) -> list[tuple[float, ...]]:
             continue
         likely = np.flatnonzero(conf[:, label] > threshold)
         own = boxes[likely, label % boxes.shape[1]]
-        kept = suppress(own, conf[likely, label], float(n.attr("iou_threshold", 0.3)), int(n.attr("top_k", 200)), 0.0, float(n.attr("eta", 1.0)))
+        kept = suppress(
+            own,
+            conf[likely, label],
+            float(n.attr("iou_threshold", 0.3)),
+            int(n.attr("top_k", 200)),
+            0.0,
+            float(n.attr("eta", 1.0)),
+        )
         hits += [(float(conf[likely[one], label]), label, int(likely[one])) for one in kept]
     best = sorted(hits, key=lambda hit: -hit[0])[: int(n.attr("keep_top_k", -1))]
     best.sort(key=lambda hit: hit[1])
@@ -76,7 +83,9 @@ def decode(n: Site, delta: Array, priors: Array) -> Array:
     if code == _CORNER_SIZE:
         return np.asarray(corners + shift * np.concatenate([size, size], -1))
     if code != _CENTER_SIZE:
-        raise OpError(f"SSDDetectionOutput {n.name!r} has the code_type {code}; use 1 (corners), 2 (centre and size) or 3 (corners by size)")
+        raise OpError(
+            f"SSDDetectionOutput {n.name!r} has the code_type {code}; use 1 (corners), 2 (centre and size) or 3 (corners by size)"
+        )
     centre = (corners[..., :2] + corners[..., 2:]) / 2 + shift[..., :2] * size
     half = np.exp(shift[..., 2:]) * size / 2
     return np.concatenate([centre - half, centre + half], -1)
@@ -85,7 +94,9 @@ def decode(n: Site, delta: Array, priors: Array) -> Array:
 def _length(n: Site) -> int:
     keep = int(n.attr("keep_top_k", -1))
     if keep < 1:
-        raise OpError(f"SSDDetectionOutput {n.name!r} has keep_top_k {keep}; give how many detections an image may have")
+        raise OpError(
+            f"SSDDetectionOutput {n.name!r} has keep_top_k {keep}; give how many detections an image may have"
+        )
     return -(-keep // _ROUND) * _ROUND
 
 

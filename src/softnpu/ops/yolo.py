@@ -8,7 +8,15 @@ from softnpu.ops._schema import Schema
 SCHEMA = Schema(
     "Yolo",
     outputs=("coord_data", "obj_prob", "classes_prob"),
-    attrs={"boxes": 3, "coords": 4, "classes": 80, "yolo_version": "V3", "softmax": False, "background": False, "softmaxtree": False},
+    attrs={
+        "boxes": 3,
+        "coords": 4,
+        "classes": 80,
+        "yolo_version": "V3",
+        "softmax": False,
+        "background": False,
+        "softmaxtree": False,
+    },
     note="channels come box by box, as networks make them; coord_data is x of all boxes, then y, h, w; rows end in zeros",
 )
 _ROUND = 16
@@ -20,9 +28,16 @@ def padded(size: int) -> int:
 
 
 def lower(b: Builder, n: Site) -> tuple[str, str, str]:
-    boxes, coords, classes = (int(n.attr(word, value)) for word, value in (("boxes", 3), ("coords", 4), ("classes", 80)))
+    boxes, coords, classes = (
+        int(n.attr(word, value)) for word, value in (("boxes", 3), ("coords", 4), ("classes", 80))
+    )
     batch, channels, height, width = n.shape()
-    if coords != 4 or channels != boxes * (coords + 1 + classes) or min(batch, height, width) < 1 or n.attr("softmaxtree", False):
+    if (
+        coords != 4
+        or channels != boxes * (coords + 1 + classes)
+        or min(batch, height, width) < 1
+        or n.attr("softmaxtree", False)
+    ):
         raise OpError(
             f"Yolo {n.name!r} has {list(n.shape())} for {boxes} boxes of {coords} coords and {classes} classes; there must be "
             "boxes·(coords + 1 + classes) channels, 4 coords, fixed shapes and no softmaxtree"
@@ -41,7 +56,11 @@ def lower(b: Builder, n: Site) -> tuple[str, str, str]:
 
 
 def _scores(b: Builder, n: Site, obj: str, scores: str) -> tuple[str, str]:
-    version, softmax, background = str(n.attr("yolo_version", "V3")), n.attr("softmax", False), n.attr("background", False)
+    version, softmax, background = (
+        str(n.attr("yolo_version", "V3")),
+        n.attr("softmax", False),
+        n.attr("background", False),
+    )
     if version not in ("V2", "V3"):
         raise OpError(f"Yolo {n.name!r} has the version {version!r}; use V2 or V3")
     if version == "V3" or not (softmax or background):

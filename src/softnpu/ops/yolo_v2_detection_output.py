@@ -20,7 +20,9 @@ SCHEMA = Schema(
 def compute(n: Site, coord: Array, obj: Array, score: Array, info: Array) -> tuple[Array, ...]:
     anchors = np.array(n.need("biases"), np.float64).reshape(-1, 2)
     if len(anchors) != int(n.attr("boxes", 5)):
-        raise OpError(f"YoloV2DetectionOutput {n.name!r} has {len(anchors)} pairs of biases for {n.attr('boxes', 5)} boxes; give one each")
+        raise OpError(
+            f"YoloV2DetectionOutput {n.name!r} has {len(anchors)} pairs of biases for {n.attr('boxes', 5)} boxes; give one each"
+        )
     (grid,) = yolo.grids_of(n, 1)
     return yolo.answer(n, [yolo.Head(coord, obj, score, grid, anchors, True)], info.reshape(len(coord), 4), False)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from softnpu.base.config import compute_threads
 from softnpu.base.dtypes import from_onnx, numpy_name, to_onnx
+from softnpu.base.log import WARNING, log
 from softnpu.compiler.evaluate import runtime
 from softnpu.executor.engines.base import Engine, Place, Plan, Shape
 from softnpu.graph.om import WEIGHTS, StoredProgram
@@ -35,7 +36,7 @@ class OrtEngine(Engine):
             location, base = WEIGHTS, 0
             if weights is not None and program.weights:
                 options.add_external_initializers_from_files_in_memory([location], [weights], [len(weights)])
-        self.session = ort.InferenceSession(program.onnx(location, base), options, providers=["CPUExecutionProvider"])
+        self.session = _session(ort, program.onnx(location, base), options)
         self._known = frozenset(one.name for one in self.session.get_inputs())
 
     def plan(self, inputs: list[Place], outputs: list[Place]) -> Plan:
@@ -45,6 +46,20 @@ class OrtEngine(Engine):
     def close(self) -> None:
         """Let the session go."""
         del self.session
+
+
+def _session(ort: Any, data: bytes, options: Any) -> Any:
+    """A session; a model that the engine's own optimiser stumbles over is taken as it is."""
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            found = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception:
+            raise error from None
+        log().write(WARNING, f"the engine runs the model without optimisation: {' '.join(str(error).split())[:300]}", "GE", "load")
+        return found
 
 
 class _OrtPlan(Plan):

@@ -23,7 +23,11 @@ _FILLER = Message("FillerParameter").add(
 )  # fmt: skip
 _STATE = Message("NetState").add(phase=(1, _PHASE), level=(2, "int32"), stage=(3, "string", True))
 _RULE = Message("NetStateRule").add(
-    phase=(1, _PHASE), min_level=(2, "int32"), max_level=(3, "int32"), stage=(4, "string", True), not_stage=(5, "string", True)
+    phase=(1, _PHASE),
+    min_level=(2, "int32"),
+    max_level=(3, "int32"),
+    stage=(4, "string", True),
+    not_stage=(5, "string", True),
 )
 _PARAM = Message("ParamSpec").add(
     name=(1, "string"), share_mode=(2, {"STRICT": 0, "PERMISSIVE": 1}), lr_mult=(3, "float"), decay_mult=(4, "float")
@@ -186,7 +190,10 @@ OLD_NET = Message("NetParameter").add(layers=(2, Message("V1LayerParameter"), Tr
 
 WEIGHTS = Message("NetParameter").add(layers=(2, "bytes", True), layer=(100, "bytes", True))
 WEIGHTS_LAYER = Message("LayerParameter").add(name=(1, "string"), type=(2, "string"), blobs=(7, "bytes", True))
-_BLOB_DIMS = {"num": (1, "int32"), "channels": (2, "int32"), "height": (3, "int32"), "width": (4, "int32"), "shape": (7, SHAPE)}
+_BLOB_DIMS = {
+    "num": (1, "int32"), "channels": (2, "int32"), "height": (3, "int32"), "width": (4, "int32"), "shape": (7, SHAPE),
+    "raw_data_type": (10, "enum"), "raw_data": (12, "bytes"),
+}  # fmt: skip
 BLOB = Message("BlobProto").add(**_BLOB_DIMS, data=(5, "bytes", True), double_data=(8, "bytes", True))
 # For writers that do not pack: a field a number.
 BLOB_UNPACKED = Message("BlobProto").add(**_BLOB_DIMS, data=(5, "float", True), double_data=(8, "double", True))

@@ -47,7 +47,10 @@ def _map(path: Path) -> memoryview:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise AtcError(
-            "E10410", f"The file [{path}] cannot be read: {error.strerror}", "it does not exist or is not readable", "check the value of --weight"
+            "E10410",
+            f"The file [{path}] cannot be read: {error.strerror}",
+            "it does not exist or is not readable",
+            "check the value of --weight",
         ) from error
 
 
@@ -57,7 +60,9 @@ def _blob(data: memoryview) -> Constant:
         content = _content(found)
     except WireError:
         found = decode(BLOB_UNPACKED, data)
-        content = _content({key: [np.array(found[key], kind).tobytes()] for key, kind in _KINDS.items() if found.get(key)})
+        content = _content(
+            {key: [np.array(found[key], kind).tobytes()] for key, kind in _KINDS.items() if found.get(key)}
+        )
     shape = _shape(found)
     if len(content) != 4 * math.prod(shape):
         raise ValueError(f"a blob of shape {list(shape)} holds {len(content) // 4} values")
@@ -67,7 +72,16 @@ def _blob(data: memoryview) -> Constant:
 _KINDS = {"data": "<f4", "double_data": "<f8"}
 
 
+_RAW_KINDS = {0: "<f8", 1: "<f4", 2: "<f2"}  # of NVIDIA's Caffe and OpenCV
+
+
 def _content(found: dict[str, Any]) -> bytes | memoryview:
+    if "raw_data" in found:
+        kind = _RAW_KINDS.get(found.get("raw_data_type", 0))
+        if kind is None:
+            raise ValueError(f"a blob has the raw_data_type {found['raw_data_type']}")
+        raw: memoryview = found["raw_data"]
+        return raw if kind == "<f4" else np.frombuffer(raw, kind).astype("<f4").tobytes()
     doubles = found.get("double_data")
     if doubles:
         return np.frombuffer(b"".join(doubles), "<f8").astype("<f4").tobytes()

@@ -31,7 +31,6 @@ from softnpu.graph.onnx_def import (
 from softnpu.graph.wire import WireError, decode, encode
 
 DOCUMENTED = range(11, 19)  # opsets that atc's manual lists
-_OLDEST = 7
 _STRING = 8
 _MAX_NODES = 2_000_000
 
@@ -104,13 +103,6 @@ class _Reader:
         if "" not in found and any(not node.get("domain") for node in graph.get("node", ())):
             raise AtcError("E19999", "The model does not say which ONNX opset it uses (opset_import is missing)", "the file is damaged or older than ONNX 1.0", "export it again")
         opset = found.setdefault("", 20)
-        if opset < _OLDEST:
-            raise AtcError(
-                "E16002",
-                f"ONNX opset {opset} is older than what is supported (8 and newer)",
-                "the model was exported long ago",
-                "export it with a newer opset, e.g. opset_version=11, or use onnx.version_converter",
-            )
         if opset not in DOCUMENTED:
             self.notes.append(f"the model uses ONNX opset {opset}; atc documents 11 to 18, hardware may refuse it")
         return found

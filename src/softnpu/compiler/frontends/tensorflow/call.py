@@ -15,7 +15,9 @@ from softnpu.graph.ir import Shape, Value
 class Call:
     """A NodeDef with the values it takes."""
 
-    def __init__(self, node: dict[str, Any], inputs: list[Value], const: Callable[[str, np.ndarray[Any, Any]], Value]) -> None:
+    def __init__(
+        self, node: dict[str, Any], inputs: list[Value], const: Callable[[str, np.ndarray[Any, Any]], Value]
+    ) -> None:
         self.node = node
         self.name: str = node.get("name", "")
         self.op: str = node.get("op", "")
@@ -62,7 +64,12 @@ class Call:
 
     def wrong(self, what: str) -> AtcError:
         """An error about this operator."""
-        return AtcError("E14001", f"The operator {self.op} [{self.name}] {what}", "the graph is damaged or unusual", "export the model again")
+        return AtcError(
+            "E14001",
+            f"The operator {self.op} [{self.name}] {what}",
+            "the graph is damaged or unusual",
+            "export the model again",
+        )
 
     def _text(self, name: str, raw: Any) -> str:
         try:

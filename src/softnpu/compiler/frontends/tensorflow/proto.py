@@ -76,7 +76,9 @@ def dtype_of(number: int) -> int:
     """The aclDataType of TensorFlow's DataType; raises ValueError for those that ACL lacks."""
     found = _DTYPES.get(number - _REF if number > _REF else number)
     if found is None:
-        raise ValueError(f"the TensorFlow data type {number} has no counterpart; use float, half, double, bool or an integer type")
+        raise ValueError(
+            f"the TensorFlow data type {number} has no counterpart; use float, half, double, bool or an integer type"
+        )
     return found
 
 

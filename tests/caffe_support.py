@@ -1,0 +1,122 @@
+"""Small Caffe nets for tests: write them, read them, run the graph with onnxruntime (NumPy where an operator says so)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from softnpu import ops
+from softnpu.compiler.frontends.caffe import read
+from softnpu.compiler.infer import encode_model, infer_node
+from softnpu.compiler.lower import lower, site_of
+from softnpu.graph.ir import Constant, Graph, Node
+from softnpu.graph.onnx_def import make_tensor, make_value_info
+from softnpu.graph.wire import Message, encode
+
+Array = np.ndarray[Any, Any]
+_SHAPE = Message("BlobShape").add(dim=(1, "int64", True))
+_BLOB = Message("BlobProto").add(shape=(7, _SHAPE), data=(5, "bytes"))
+_LAYER = Message("LayerParameter").add(name=(1, "string"), type=(2, "string"), blobs=(7, _BLOB, True))
+_NET = Message("NetParameter").add(name=(1, "string"), layer=(100, _LAYER, True))
+
+
+def caffemodel(blobs: dict[str, list[Array]]) -> bytes:
+    """The bytes of a weight file; every layer is called by its name only."""
+    layers = []
+    for name, arrays in blobs.items():
+        layers.append(
+            {
+                "name": name,
+                "type": "",
+                "blobs": [{"shape": {"dim": list(one.shape)}, "data": one.astype("<f4").tobytes()} for one in arrays],
+            }
+        )
+    return encode(_NET, {"name": "net", "layer": layers})
+
+
+def typed_caffemodel(blobs: dict[str, list[Array]], types: dict[str, str]) -> bytes:
+    """The same with the types of the layers, which OpenCV wants."""
+    layers = []
+    for name, kind in types.items():
+        made = [{"shape": {"dim": list(one.shape)}, "data": one.astype("<f4").tobytes()} for one in blobs.get(name, ())]
+        layers.append({"name": name, "type": kind, "blobs": made})
+    return encode(_NET, {"name": "net", "layer": layers})
+
+
+def write(folder: Path, text: str, blobs: dict[str, list[Array]] | None = None) -> tuple[Path, Path]:
+    """A prototxt and its weights on disk."""
+    prototxt, weights = folder / "net.prototxt", folder / "net.caffemodel"
+    prototxt.write_text(text, encoding="utf-8")
+    weights.write_bytes(caffemodel(blobs or {"nobody": [np.zeros(1)]}))
+    return prototxt, weights
+
+
+def net(folder: Path, text: str, blobs: dict[str, list[Array]] | None = None) -> Graph:
+    """The graph of a net."""
+    graph, _ = read(*write(folder, text, blobs), "net")
+    graph.verify()
+    return graph
+
+
+def run(graph: Graph, *inputs: Array) -> list[Array]:
+    """The outputs of a graph for inputs in its order."""
+    known = {node.output.name: one for node, one in zip(graph.inputs, inputs, strict=True)}
+    known |= {
+        node.output.name: node.data.array() for node in graph.nodes if node.type == "Const" and node.data is not None
+    }
+    part: list[Node] = []
+    for node in [*graph.nodes, None]:
+        if node is not None and node.type in ("Data", "Const"):
+            continue
+        operator = ops.find(node.type) if node is not None else None
+        if operator is not None and operator.lower is not None:
+            assert node is not None
+            part.append(node)
+            continue
+        known |= _session(graph, part, known)
+        part = []
+        if node is not None:
+            assert operator is not None and operator.compute is not None, node.type
+            taken = [known[value.name] for value in node.inputs if value is not None]
+            for value, array in zip(node.outputs, operator.compute(site_of(node), *taken), strict=True):
+                known[value.name] = array
+    for output in graph.outputs:
+        found = known[output.value.name]
+        assert output.value.shape is not None
+        assert found.shape == output.value.shape, f"{output.name}: {found.shape} was inferred as {output.value.shape}"
+    return [known[output.value.name] for output in graph.outputs]
+
+
+def _session(graph: Graph, nodes: list[Node], known: dict[str, Array]) -> dict[str, Array]:
+    import onnxruntime
+
+    if not nodes:
+        return {}
+    low = lower(graph, nodes)
+    made = [value for node in nodes for value in node.outputs]
+    taken = {name: known[name] for node in low.nodes for name in node["input"] if name in known}
+    feeds = [make_value_info(name, Constant.of(one).dtype, one.shape) for name, one in taken.items()]
+    constants = [make_tensor(name, one) for name, one in low.constants.items()]
+    operators = [{**one, "name": f"n{index}"} for index, one in enumerate(low.nodes)]
+    data = encode_model(graph, operators, feeds, [{"name": value.name} for value in made], constants, low.domains)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return dict(zip([value.name for value in made], session.run(None, taken), strict=True))
+
+
+def op(kind: str, *inputs: Array | None, outputs: int = 1, **attrs: Any) -> list[Array]:
+    """One operator on arrays."""
+    graph = Graph("one", framework=0)
+    values = [
+        None if one is None else graph.data_node(f"x{index}", Constant.of(one).dtype, one.shape).output
+        for index, one in enumerate(inputs)
+    ]
+    node = graph.op(kind, values, kind.lower(), outputs, **attrs)
+    infer_node(graph, node)
+    from softnpu.graph.ir import Output
+
+    graph.outputs = [Output(value, value.name) for value in node.outputs]
+    return run(graph, *[one for one in inputs if one is not None])
