@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from softnpu import ops
 from softnpu.compiler.frontends.caffe import read
 from softnpu.compiler.infer import encode_model, infer_node
 from softnpu.compiler.lower import lower, site_of
-from softnpu.graph.ir import Constant, Graph, Node
+from softnpu.graph.ir import Constant, Graph, Node, Output
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 from softnpu.graph.wire import Message, encode
 
@@ -22,22 +23,8 @@ _LAYER = Message("LayerParameter").add(name=(1, "string"), type=(2, "string"), b
 _NET = Message("NetParameter").add(name=(1, "string"), layer=(100, _LAYER, True))
 
 
-def caffemodel(blobs: dict[str, list[Array]]) -> bytes:
-    """The bytes of a weight file; every layer is called by its name only."""
-    layers = []
-    for name, arrays in blobs.items():
-        layers.append(
-            {
-                "name": name,
-                "type": "",
-                "blobs": [{"shape": {"dim": list(one.shape)}, "data": one.astype("<f4").tobytes()} for one in arrays],
-            }
-        )
-    return encode(_NET, {"name": "net", "layer": layers})
-
-
-def typed_caffemodel(blobs: dict[str, list[Array]], types: dict[str, str]) -> bytes:
-    """The same with the types of the layers, which OpenCV wants."""
+def caffemodel(blobs: dict[str, list[Array]], types: dict[str, str]) -> bytes:
+    """The bytes of a weight file."""
     layers = []
     for name, kind in types.items():
         made = [{"shape": {"dim": list(one.shape)}, "data": one.astype("<f4").tobytes()} for one in blobs.get(name, ())]
@@ -49,7 +36,8 @@ def write(folder: Path, text: str, blobs: dict[str, list[Array]] | None = None) 
     """A prototxt and its weights on disk."""
     prototxt, weights = folder / "net.prototxt", folder / "net.caffemodel"
     prototxt.write_text(text, encoding="utf-8")
-    weights.write_bytes(caffemodel(blobs or {"nobody": [np.zeros(1)]}))
+    types = dict(re.findall(r'layer\s*{\s*name:\s*"([^"]*)"\s*type:\s*"([^"]*)"', text))
+    weights.write_bytes(caffemodel(blobs or {}, types or {"nobody": "Input"}))
     return prototxt, weights
 
 
@@ -99,8 +87,7 @@ def _session(graph: Graph, nodes: list[Node], known: dict[str, Array]) -> dict[s
     taken = {name: known[name] for node in low.nodes for name in node["input"] if name in known}
     feeds = [make_value_info(name, Constant.of(one).dtype, one.shape) for name, one in taken.items()]
     constants = [make_tensor(name, one) for name, one in low.constants.items()]
-    operators = [{**one, "name": f"n{index}"} for index, one in enumerate(low.nodes)]
-    data = encode_model(graph, operators, feeds, [{"name": value.name} for value in made], constants, low.domains)
+    data = encode_model(graph, low.nodes, feeds, [{"name": value.name} for value in made], constants, low.domains)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
@@ -116,7 +103,5 @@ def op(kind: str, *inputs: Array | None, outputs: int = 1, **attrs: Any) -> list
     ]
     node = graph.op(kind, values, kind.lower(), outputs, **attrs)
     infer_node(graph, node)
-    from softnpu.graph.ir import Output
-
     graph.outputs = [Output(value, value.name) for value in node.outputs]
     return run(graph, *[one for one in inputs if one is not None])

@@ -32,7 +32,9 @@ BODIES: dict[str, tuple[str, ...]] = {
     "acl": ("core", "tensor_desc", "data_buffer"),
     "acl.rt": ("device", "context", "stream", "event", "callback", "memory", "copy", "sharing", "limits"),
     "acl.util": ("util",),
-    "acl.mdl": ("dataset", "model", "model_desc"),
+    "acl.op": ("op",),
+    "acl.blas": ("blas",),
+    "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp"),
 }
 # Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
 _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})

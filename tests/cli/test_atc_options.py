@@ -189,7 +189,11 @@ def test_framework_and_weight(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("framework", "good", "bad"),
-    [("0", "NCHW ND", "NHWC NCDHW NDHWC"), ("5", "NCHW ND NCDHW", "NHWC NDHWC nchw"), ("3", "NCHW NHWC ND NCDHW NDHWC", "HWCN")],
+    [
+        ("0", "NCHW ND", "NHWC NCDHW NDHWC"),
+        ("5", "NCHW ND NCDHW", "NHWC NDHWC nchw"),
+        ("3", "NCHW NHWC ND NCDHW NDHWC", "HWCN"),
+    ],
 )
 def test_input_format(here: Path, framework: str, good: str, bad: str) -> None:
     base = CAFFE if framework == "0" else BASE
@@ -369,7 +373,13 @@ def test_files_must_be_there(here: Path, name: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "E10032"), ("[]", "E10032"), ("{}", "E10032"), ("[" * 10000, "E10032"), ('{"compile options": {"global": {"ge.x": "1"}}}', "E10055")],
+    [
+        ("{", "E10032"),
+        ("[]", "E10032"),
+        ("{}", "E10032"),
+        ("[" * 10000, "E10032"),
+        ('{"compile options": {"global": {"ge.x": "1"}}}', "E10055"),
+    ],
 )
 def test_raw_options(here: Path, text: str, expected: str) -> None:
     Path("raw.json").write_text(text)
@@ -389,7 +399,9 @@ def test_warnings(here: Path) -> None:
     ]
     assert passes(BASE, buffer_optimize="l2_optimize", jit_compile="1") == []
     assert any("deprecated" in one for one in passes(BASE, input_shape_range="a:[1]"))
-    assert any("stronger" in one for one in passes(BASE, op_precision_mode="x.cfg", op_select_implmode="high_precision"))
+    assert any(
+        "stronger" in one for one in passes(BASE, op_precision_mode="x.cfg", op_select_implmode="high_precision")
+    )
     assert any("mode 0" in one for one in passes(BASE, om="x.om"))
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 from softnpu.base.aipp import FROM_BLOCK, AippParams
 
 HEAD_BYTES, PICTURE_BYTES = 64, 96
+BATCH_PLACE = 4  # of the number of pictures in the head
 MAX_BATCH = 127  # the head counts pictures in a signed byte
 _HEAD = struct.Struct("<4Bb3x2i9h6x6B18x")
 _PICTURE = struct.Struct("<4B4x12i4h4e4e16x")
@@ -47,40 +49,45 @@ def unpack(data: bytes | memoryview) -> list[AippParams]:
         raise ValueError(f"the AIPP parameter block names the picture format {code}, which there is not")
     if batch < 1 or len(data) < block_bytes(batch):
         raise ValueError(f"the AIPP parameter block claims {batch} pictures in {len(data)} bytes")
-    found = []
-    for index in range(batch):
-        crop, scale, padding, rotate, *own = _PICTURE.unpack_from(data, block_bytes(index))
-        if scale or rotate:
-            raise ValueError(
-                f"picture {index} of the AIPP parameter block asks for scaling or rotation, which no chip here does"
-            )
-        start_w, start_h, size_w, size_h, _, _, _, _, top, bottom, left, right = own[:12]
-        made = AippParams(
-            input_format=row.code,
-            csc=bool(csc),
-            rbuv_swap=bool(rbuv),
-            ax_swap=bool(ax),
-            src_w=src_w,
-            src_h=src_h,
-            crop=bool(crop),
-            crop_start_w=start_w,
-            crop_start_h=start_h,
-            crop_w=size_w,
-            crop_h=size_h,
-            padding=bool(padding),
-            left=left,
-            right=right,
-            top=top,
-            bottom=bottom,
-            matrix=tuple(numbers[:9]),
-            output_bias=tuple(numbers[9:12]),
-            input_bias=tuple(numbers[12:15]),
-            mean=tuple(own[12:16]),
-            min=tuple(own[16:20]),
-            var_reci=tuple(own[20:24]),
-        )
-        problem = made.problem()
-        if problem or not made.src_w:
-            raise ValueError(f"picture {index} of the AIPP parameter block: {problem or 'the source size is missing'}")
-        found.append(made)
+    shared = AippParams(
+        row.code,
+        csc=bool(csc),
+        rbuv_swap=bool(rbuv),
+        ax_swap=bool(ax),
+        src_w=src_w,
+        src_h=src_h,
+        matrix=tuple(numbers[:9]),
+        output_bias=tuple(numbers[9:12]),
+        input_bias=tuple(numbers[12:15]),
+    )
+    found = [_unpack_picture(data, index, shared) for index in range(batch)]
+    for index, made in enumerate(found):
+        problem = made.problem() or ("" if made.src_w else "the source size is missing")
+        if problem:
+            raise ValueError(f"picture {index} of the AIPP parameter block: {problem}")
     return found
+
+
+def _unpack_picture(data: bytes | memoryview, index: int, shared: AippParams) -> AippParams:
+    crop, scale, padding, rotate, *own = _PICTURE.unpack_from(data, block_bytes(index))
+    if scale or rotate:
+        raise ValueError(
+            f"picture {index} of the AIPP parameter block asks for scaling or rotation, which no chip here does"
+        )
+    start_w, start_h, size_w, size_h, _, _, _, _, top, bottom, left, right = own[:12]
+    return replace(
+        shared,
+        crop=bool(crop),
+        crop_start_w=start_w,
+        crop_start_h=start_h,
+        crop_w=size_w,
+        crop_h=size_h,
+        padding=bool(padding),
+        left=left,
+        right=right,
+        top=top,
+        bottom=bottom,
+        mean=tuple(own[12:16]),
+        min=tuple(own[16:20]),
+        var_reci=tuple(own[20:24]),
+    )

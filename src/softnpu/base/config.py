@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from dataclasses import dataclass, field
@@ -210,6 +211,7 @@ def _checks() -> frozenset[str]:
     return frozenset(parts | {"leaks", "trace"} if "strict" in parts else parts)
 
 
+@functools.cache
 def compute_threads() -> int:
     """How many threads computing may use."""
     value = _env("SOFTNPU_THREADS")
@@ -226,6 +228,12 @@ def engine() -> str:
     if value not in ENGINES:
         raise _bad("SOFTNPU_ENGINE", value, f"one of {', '.join(ENGINES)}")
     return value
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a process of ours that finds this very softnpu."""
+    package = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([package, _env("PYTHONPATH")]).rstrip(os.pathsep)}
 
 
 def cache_dir() -> Path:

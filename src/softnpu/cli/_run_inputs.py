@@ -60,7 +60,9 @@ def find_sets(entries: Sequence[str], names: Sequence[str]) -> list[InputSet]:
     length = max(len(one) for one in lists)
     for entry, one in zip(entries, lists, strict=True):
         if len(one) != length:
-            raise Refusal(f"{entry} has {len(one)} files, another input has {length}", "give each input the same number")
+            raise Refusal(
+                f"{entry} has {len(one)} files, another input has {length}", "give each input the same number"
+            )
     return [InputSet(lists[0][index].stem, [one[index] for one in lists]) for index in range(length)]
 
 
@@ -95,7 +97,9 @@ def _read_npy(path: Path, wanted: Wanted) -> Array:
         )
     shape = wanted.shape if wanted.shape is not None else data.shape
     if [dim for dim in data.shape if dim != 1] != [dim for dim in shape if dim != 1]:
-        raise Refusal(f"{path} holds the shape {list(data.shape)}, input {wanted.name} takes {list(shape)}", "check the shape")
+        raise Refusal(
+            f"{path} holds the shape {list(data.shape)}, input {wanted.name} takes {list(shape)}", "check the shape"
+        )
     return np.ascontiguousarray(data).reshape(shape)
 
 

@@ -6,9 +6,9 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import softnpu
 from softnpu.base.errors import NpuError
@@ -17,6 +17,7 @@ from softnpu.cli._run_options import FORMATS, Refusal, RunOptions, counts, named
 OK, DIFFERENT, REFUSED, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_SEED = 0
 _MAX_LOOPS = 10_000_000
+T = TypeVar("T")
 
 _RUN = """Run a compiled model (.om) on a device and tell how long it takes.
 
@@ -69,15 +70,16 @@ def _dispatch(words: list[str]) -> int:
     except SystemExit as ending:  # --help and --version have printed what was asked for
         return int(ending.code or 0)
     if given.command == "info":
-        from softnpu.cli import _run_info
+        from softnpu.cli._run_info import show as show_info
 
-        _run_info.show(given.model, given.json)
+        show_info(given.model, given.json)
         return OK
-    from softnpu.cli import _run_report, _run_session
+    from softnpu.cli._run_report import show
+    from softnpu.cli._run_session import run
 
     options = _options(given)
-    result = _run_session.run(options)
-    _run_report.show(result, options)
+    result = run(options)
+    show(result, options)
     return OK if result.equal else DIFFERENT
 
 
@@ -116,7 +118,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _count(low: int):  # type: ignore[no-untyped-def]  # argparse takes any callable
+def _count(low: int) -> Callable[[str], int]:
+    """A reader of numbers from `low` on."""
+
     def count(text: str) -> int:
         if not text.isdecimal() or not low <= int(text) <= _MAX_LOOPS:
             raise argparse.ArgumentTypeError(f"{text!r} is no number from {low} to {_MAX_LOOPS}")
@@ -125,8 +129,10 @@ def _count(low: int):  # type: ignore[no-untyped-def]  # argparse takes any call
     return count
 
 
-def _with(read):  # type: ignore[no-untyped-def]
-    def value(text: str) -> object:
+def _with(read: Callable[[str], T]) -> Callable[[str], T]:
+    """A reader whose complaint reaches the user; argparse would only say that the value is invalid."""
+
+    def value(text: str) -> T:
         try:
             return read(text)
         except ValueError as problem:

@@ -12,9 +12,11 @@ from softnpu import __version__
 from softnpu.compiler import describe, engine_check, fusion, gears, memory, outputs, shapes, stages
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.fold import fold
+from softnpu.compiler.frontends.onnx.table import rename
 from softnpu.compiler.infer import infer_graph, infer_node
 from softnpu.compiler.optimise import optimise
 from softnpu.compiler.options import Options
+from softnpu.compiler.passes import aipp
 from softnpu.compiler.segments import programs_of
 from softnpu.graph import om
 from softnpu.graph.ir import Graph, Node, Value
@@ -127,6 +129,7 @@ def _infer(graph: Graph, options: Options) -> None:
         fold(graph)
     else:
         infer_graph(graph)
+    rename(graph)
 
 
 # ---- the description that programs see -------------------------------------------------------------------------------
@@ -138,14 +141,16 @@ def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
     info = ModelInfo([], [])
     data = graph.inputs
     static_gears = wanted.gears
-    cases = [gears.input_shapes(data, static_gears.kind, gear) for gear in static_gears.values] if static_gears else []
+    cases = [gears.input_shapes(graph, static_gears.kind, gear) for gear in static_gears.values] if static_gears else []
     engine: list[str | None] = []
     for node in data:
         value = node.output
-        tensor = TensorInfo(value.name, value.dtype, value.format, list(value.shape or []), _input_size(value, [case[node.name] for case in cases]))
+        mine = [case[node.name] for case in cases if node.name in case]
+        tensor = TensorInfo(value.name, value.dtype, value.format, list(value.shape or []), _input_size(value, mine))
         tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
+        aipp.describe_input(graph, node, tensor, info.extra, mine)
         info.inputs.append(tensor)
-        engine.append(value.name if node.type == "Data" else None)
+        engine.append(value.name)
     info.extra["engine_inputs"] = engine
     info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
     if static_gears:
@@ -193,7 +198,7 @@ def _describe_gears(graph: Graph, info: ModelInfo, wanted: shapes.Gears, cases: 
     found = gears.output_shapes(graph, cases)
     info.gear_kind = wanted.kind
     info.gears = wanted.values
-    info.gear_inputs = [[dim for node in graph.inputs if node.type == "Data" for dim in case[node.name]] for case in cases]
+    info.gear_inputs = [[dim for node in graph.inputs if node.name in case for dim in case[node.name]] for case in cases]
     info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
     largest = max(range(len(cases)), key=lambda index: sum(_prod(shape) for shape in cases[index].values()))
     info.extra["largest_gear"] = largest

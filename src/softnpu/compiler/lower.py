@@ -28,6 +28,8 @@ class Lowered:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
     domains: dict[str, int] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)  # names that nested bodies use → names of today
+    made: set[str] = field(default_factory=set)  # of them, those that exist
     host: list[Node] = field(default_factory=list)  # nodes that only NumPy can compute (`compute`, no `lower`)
 
 
@@ -98,7 +100,7 @@ def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: 
             {
                 "input": [wanted.get(one, one) for one in call.inputs],
                 "output": [wanted.get(one, one) for one in call.outputs],
-                "name": f"{node.name}/{call.type}" if len(builder.calls) > 1 else node.name,
+                "name": call.outputs[0] if len(builder.calls) > 1 else node.name,
                 "op_type": call.type,
                 "attribute": [make_attribute(key, value) for key, value in call.attrs.items()],
                 **({"domain": call.domain} if call.domain else {}),
@@ -121,7 +123,12 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
     changed = {old: new for old, new in names.items() if old != new}
     captured = {name for op in source.ops for name in captures(op)}
     for name in sorted(captured & changed.keys()):  # a body that is nested inside keeps its own words
-        into.nodes.append({"input": [changed.pop(name)], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"})
+        now = changed.pop(name)
+        if into.aliases.setdefault(name, now) != now:
+            raise AtcError("E19999", f"{node.type} [{node.name}]: two different values are called [{name}] inside its bodies")
+        if name not in into.made:
+            into.made.add(name)
+            into.nodes.append({"input": [now], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"})
     for op in source.ops:
         op = {key: value for key, value in op.items() if key != "doc_string"}
         if op.get("name") != node.name:

@@ -34,7 +34,7 @@ def _insert_aipp(graph: Graph, options: Options, wanted: Shapes) -> None:
     from softnpu.compiler.passes import aipp
 
     configs = aipp_config.read(Path(options.insert_op_conf))
-    aipp.insert(graph, configs, wanted.gears)
+    aipp.insert(graph, configs, aipp.setting(options, wanted.gears))
 
 
 def _precision(graph: Graph, options: Options) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from softnpu.compiler.infer import infer_graph, infer_node
 from softnpu.compiler.messages import error
 from softnpu.compiler.shapes import find_input, near
 from softnpu.graph.ir import Graph, Node, Output, Shape, Value
@@ -135,6 +136,7 @@ def select(graph: Graph, options: Options) -> None:
         wanted = everything if wanted is None else wanted
         packed = bool(output_switches) and output_switches[index]
         if packed:
+            _learn(graph, output.value, options.input_format)
             output.value = _pack(graph, _cast(graph, output.value, _FP16), output.name)
         elif wanted is not None:
             output.value = _cast(graph, output.value, wanted)
@@ -226,6 +228,19 @@ def _blocked(value: Value, name: str, option: str) -> Shape:
 def _formats(source: int, target: int) -> dict[str, str]:
     words = {**_LAYOUTS, _NC1HWC0: "NC1HWC0"}
     return {"src_format": words[source], "dst_format": words[target]}
+
+
+def _learn(graph: Graph, value: Value, input_format: str) -> None:
+    """Find the shape of an output before its layout is changed; right after a frontend it may not be known yet."""
+    if value.shape is None or not value.static:
+        if graph.framework == ONNX:
+            infer_graph(graph)
+        else:
+            for node in graph.nodes:
+                if node.type not in ("Data", "AippData", "Const"):
+                    infer_node(graph, node)
+    if value.format not in _LAYOUTS:
+        value.format = next((form for form, word in _LAYOUTS.items() if word == input_format), value.format)
 
 
 def _pack(graph: Graph, value: Value, name: str) -> Value:

@@ -19,6 +19,7 @@ from softnpu.compiler.messages import error
 from softnpu.compiler.singleop_desc import UNKNOWN_RANK
 from softnpu.compiler.singleop_desc import SingleOp as SingleOp
 from softnpu.compiler.singleop_desc import Tensor as Tensor
+from softnpu.compiler.singleop_graph import infer as infer
 from softnpu.compiler.singleop_graph import to_graph as to_graph
 from softnpu.compiler.singleop_words import DTYPE_NUMBERS, FORMAT_NUMBERS, ND, RESERVED, UNDEFINED
 from softnpu.graph.ir import Constant, Shape

@@ -24,17 +24,12 @@ _TRANSDATA = "TransData"
 
 def to_graph(op: SingleOp) -> Graph:
     """The graph; raises where tensors and operator do not fit together."""
-    if ops.find(op.op) is None:
-        raise error("E10501", type=op.op, name=op.name or op.op)
-    graph = Graph(op.op)
-    inputs = [_input(graph, op, tensor, index) for index, tensor in enumerate(op.inputs)]
-    while inputs and inputs[-1] is None:
-        inputs.pop()
-    node = graph.op(op.op, inputs, op.op, len(op.outputs), **op.attrs)
-    node.input_names = _input_names(op)[: len(inputs)]
+    graph, node, operator = _one_node(op)
     wanted = [_logical(op, tensor, f"output {index}") for index, tensor in enumerate(op.outputs)]
     for value, (shape, form) in zip(node.outputs, wanted, strict=True):
-        value.shape, value.format = shape, form  # some operators cannot tell and take what is said
+        value.format = form
+        if operator.infer is not None:
+            value.shape = shape  # some operators cannot tell and take what is said
     infer_node(graph, node)
     for index, tensor in enumerate(op.outputs):
         value = _agree(graph, op, index, node, wanted[index][0])
@@ -43,6 +38,32 @@ def to_graph(op: SingleOp) -> Graph:
         graph.outputs.append(Output(stored, f"output_{index}"))
     graph.verify()
     return graph
+
+
+def infer(op: SingleOp) -> list[tuple[int, Shape | None]]:
+    """Types and shapes of the outputs as they follow from the inputs."""
+    graph, node, operator = _one_node(op)
+    if operator.infer is not None:
+        for value, tensor in zip(node.outputs, op.outputs, strict=True):
+            value.shape = None if tensor.shape == UNKNOWN_RANK else tensor.shape
+    infer_node(graph, node)
+    return [(value.dtype, value.shape) for value in node.outputs]
+
+
+def _one_node(op: SingleOp) -> tuple[Graph, Node, ops.Operator]:
+    operator = ops.find(op.op)
+    if operator is None:
+        raise error("E10501", type=op.op, name=op.name or op.op)
+    graph = Graph(op.op)
+    inputs = [_input(graph, op, tensor, index) for index, tensor in enumerate(op.inputs)]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    attrs = dict(op.attrs)
+    if op.op == "Cast":
+        attrs.setdefault("dst_type", op.outputs[0].dtype)  # acl.op.cast and the samples leave it to the output
+    node = graph.op(op.op, inputs, op.op, len(op.outputs), **attrs)
+    node.input_names = _input_names(op, operator)[: len(inputs)]
+    return graph, node, operator
 
 
 def _input(graph: Graph, op: SingleOp, tensor: Tensor, index: int) -> Value | None:
@@ -90,10 +111,8 @@ def _logical(op: SingleOp, tensor: Tensor, where: str) -> tuple[Shape | None, in
     )
 
 
-def _input_names(op: SingleOp) -> list[str]:
+def _input_names(op: SingleOp, operator: ops.Operator) -> list[str]:
     """CANN's names: those of the schema; a tensor of a variadic input is `<base><number>`."""
-    operator = ops.find(op.op)
-    assert operator is not None
     schema = [one.rstrip("?") for one in operator.schema.inputs]
     found: list[str] = []
     counts: dict[str, int] = {}
@@ -122,14 +141,14 @@ def _agree(graph: Graph, op: SingleOp, index: int, node: Node, said: Shape | Non
         cast = graph.op("Cast", [value], f"{node.name}_Cast", 1, dst_type=tensor.dtype)
         cast.output.dtype, cast.output.shape, cast.output.format = tensor.dtype, value.shape, value.format
         value = cast.output
+    if value.shape is None:
+        value.shape = None if said is None else (-1,) * len(said)  # the run will tell
     if said is None or value.shape is None or value.shape == said:
-        value.shape = said if value.shape is None else value.shape
         return value
     if len(said) == len(value.shape) and all(
         -1 in pair or pair[0] == pair[1] for pair in zip(said, value.shape, strict=True)
     ):
-        value.shape = tuple(max(pair) for pair in zip(said, value.shape, strict=True))
-        return value
+        return value  # what is not known here depends on the data; the description says how much room there is
     if value.static and math.prod(value.shape) == 1 and math.prod(said) == 1:
         return _reshape(graph, value, said)
     reason = f"it has the shape {list(value.shape)}, the description says {list(said)}"

@@ -2,51 +2,157 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from softnpu.base import config
+from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import INFO, WARNING, log
+from softnpu.executor.engines import openvino
 from softnpu.executor.engines.base import Engine
 from softnpu.executor.engines.mixed import MixedEngine
+from softnpu.executor.engines.nodewise import NodewiseEngine
 from softnpu.executor.engines.onnxruntime import OrtEngine
+from softnpu.executor.engines.openvino import OpenVinoEngine
+from softnpu.executor.measure import Case
+from softnpu.graph.onnx_def import GRAPH, RAW_MODEL
 from softnpu.graph.om import ModelInfo, Om, StoredProgram, check_weights, damaged
+from softnpu.graph.wire import WireError, decode
 
 
-def open_model(source: Om, info: ModelInfo) -> Engine:
-    """Make the programs of a model ready to run."""
+_DOUBLE = 11
+Where = tuple[Path, str, int]
+_WORTH_SECONDS = 3e-3  # faster models are not worth a measurement
+_MARGIN = 0.95  # the other engine must be this much better
+_TIMEOUT_SECONDS = 180
+
+
+def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
+    """Make the programs of a model ready to run; node by node where something watches them."""
     weights = source.all_weights()
     programs = source.programs()
     for program in programs:
         check_weights(program.weights, len(weights))
         _check_self_contained(program)
+    if nodewise or config.engine() == "nodewise":
+        return _guarded(lambda: NodewiseEngine(source, info, programs))
     place = source.weights_place() if source.path is not None else None
     kept = memoryview(bytes(weights)) if place is None and len(weights) else None
-    engines = [_open(program, place, kept) for program in programs]
     steps = info.extra.get("steps")
     if not steps:
-        return engines[0]
+        return _single(source, info, programs[0], place, kept)
+    engines: list[Engine] = [_guarded(lambda one=one: OrtEngine(one, place, kept)) for one in programs]  # type: ignore[misc]
     try:
         return MixedEngine(engines, steps)
     except (TypeError, KeyError, AttributeError) as error:
         raise damaged(f"its steps cannot be read ({error})") from error
 
 
-def _open(program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview | None) -> Engine:
-    config.engine()
+def _single(source: Om, info: ModelInfo, program: StoredProgram, place: Where | None, weights: memoryview | None) -> Engine:
+    """The engine of a model in one piece."""
+    wanted = config.engine()
+    if wanted == "openvino":
+        return _guarded(lambda: OpenVinoEngine(program, place, source.all_weights()))
+    if wanted != "auto" or not openvino.installed() or not _fixed(info):
+        return _guarded(lambda: OrtEngine(program, place, weights))
+    known = _remembered(program)
+    if known is None:
+        engine = _guarded(lambda: OrtEngine(program, place, weights))
+        if place is None or source.path is None or _seconds(engine, info) < _WORTH_SECONDS:
+            return engine
+        known = _measure(source.path)
+        _remember(program, known)
+        if known != "openvino":
+            return engine
+        engine.close()
+    if known == "openvino":
+        try:
+            return OpenVinoEngine(program, place, source.all_weights())
+        except Exception as error:
+            log().write(WARNING, f"openvino refuses a model that it ran before, onnxruntime takes it: {error}", "GE", "load")
+    return _guarded(lambda: OrtEngine(program, place, weights))
+
+
+def _guarded(make: Callable[[], Engine]) -> Engine:
+    """An engine, its refusals in the words of the manual."""
     try:
-        return OrtEngine(program, place, weights)
+        return make()
+    except NpuError:
+        raise
     except MemoryError as error:
         raise NpuError(codes.GE_MEMORY_ALLOCATION, "there is not enough memory to load the model", "free memory") from error
     except Exception as error:
         raise damaged(f"the engine refuses its program ({' '.join(str(error).split())[:400]})") from error
 
 
+def _fixed(info: ModelInfo) -> bool:
+    """Whether all shapes are fixed and all types are plain, so that both engines can be compared."""
+    tensors = [*info.inputs, *info.outputs]
+    return not info.gears and all(numpy_name(one.dtype) and one.dtype != _DOUBLE and all(dim > 0 for dim in one.dims) for one in tensors)
+
+
+def _seconds(engine: Engine, info: ModelInfo) -> float:
+    """What a run takes, roughly."""
+    try:
+        case = Case(engine, info)
+        return min(case.once() for _ in range(2))
+    except Exception:  # inputs of ones may be wrong for a model; then it is not worth a measurement
+        return 0.0
+
+
+def _measure(path: Path) -> str:
+    """The faster engine, found in a process of its own."""
+    command = [sys.executable, "-m", "softnpu.executor.measure", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True, env=config.child_environment())
+        times = json.loads(done.stdout.strip().splitlines()[-1])
+        faster = times.get("openvino", math.inf) < _MARGIN * times["onnxruntime"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, IndexError) as error:
+        log().write(WARNING, f"the engines could not be measured: {error}", "GE", "load")
+        return "onnxruntime"
+    log().write(INFO, f"engines measured on {path.name}: {times}", "GE", "load")
+    return "openvino" if faster else "onnxruntime"
+
+
+def _key(program: StoredProgram) -> str:
+    """What a measurement holds for: the program, the machine, the engines."""
+    digest = hashlib.sha256(program.graph)
+    digest.update(repr(program.weights).encode())
+    versions = [importlib.metadata.version(name) for name in ("onnxruntime", "openvino")]
+    digest.update(repr((versions, config.compute_threads(), os.cpu_count(), platform.processor(), os.uname().nodename)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _remembered(program: StoredProgram) -> str | None:
+    try:
+        word = (config.cache_dir() / "engines" / _key(program)).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    return word if word in ("onnxruntime", "openvino") else None
+
+
+def _remember(program: StoredProgram, word: str) -> None:
+    path = config.cache_dir() / "engines" / _key(program)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(word, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        log().write(WARNING, f"the measurement cannot be remembered: {error}", "GE", "load")
+
+
 def _check_self_contained(program: StoredProgram) -> None:
     """A program names weights by its table only; a message that points to another file is not ours."""
-    from softnpu.graph.onnx_def import FUNCTION, GRAPH, RAW_MODEL
-    from softnpu.graph.wire import WireError, decode
-
-    del FUNCTION
     for part, table in ((program.graph, GRAPH), (program.model, RAW_MODEL)):
         if b"location" in bytes(part):
             try:

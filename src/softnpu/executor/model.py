@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from softnpu.base import aipp_block
 from softnpu.base.dtypes import element_size
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.base.trace import Span, bus
-from softnpu.executor import choose
+from softnpu.executor import choose, instrument
 from softnpu.executor.engines.base import Engine, Place, Plan, Shape
 from softnpu.graph.om import ModelInfo, Om, TensorInfo
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 TOLERANCE = 64  # a buffer may be this many bytes short, as on hardware
 _MAX_PLANS = 64
 SHAPE_INPUT = "ascend_mbatch_shape_data"
+STATIC, PICTURE, PARAMETERS = 1, 2, 3  # aclmdlInputAippType of the inputs of dynamic AIPP
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Given:
 class _Ready:
     """A plan with what has to happen around it."""
 
-    __slots__ = ("after", "before", "dims", "lock", "plan", "reach")
+    __slots__ = ("after", "before", "dims", "keep", "lock", "places", "plan", "reach")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,7 +48,9 @@ class _Ready:
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
         self.reach: list[tuple[int, int, bool]] = []
+        self.keep: list[object] = []
         self.dims: list[Shape | None] = []  # of the outputs, None where only the run tells
+        self.places: tuple[list[Place], list[Place]] = ([], [])
 
 
 class Model:
@@ -58,7 +62,8 @@ class Model:
         self.context = context
         self.info: ModelInfo = source.info()
         self.name = source.head().get("name", "")
-        self.engine: Engine = choose.open_model(source, self.info)
+        self.engine: Engine = choose.open_model(source, self.info, instrument.wanted(self))
+        instrument.attach(self)
         self.gear = self.info.extra.get("largest_gear", 0) if self.info.gears else None
         self._plans: dict[tuple[Any, ...], _Ready] = {}
         self._outputs = [str(name) for name in self.info.extra.get("engine_outputs", ())]
@@ -100,6 +105,7 @@ class Model:
                 memory.reach(address, size, write)
         return ready
 
+    @instrument.telling
     def run(self, ready: _Ready) -> list[Shape]:
         """Run what was prepared; returns the dims of the outputs."""
         if not self.loaded:
@@ -116,7 +122,7 @@ class Model:
                 try:
                     plan.run()
                 except Exception as error:
-                    raise self._failed(error) from error
+                    raise self._failed(instrument.explain(self, ready.places, error)) from error
                 for step in ready.after:
                     step()
                 dims = [one for one in ready.dims]
@@ -159,10 +165,19 @@ class Model:
         for index, (info, name) in enumerate(zip(self.info.inputs, self._inputs, strict=True)):
             if name is None:
                 continue
-            shape = shapes[index]
-            taken.append(Place(name, info.dtype, shape, self._input(ready, index, info, shape, inputs.buffers[index])))
+            buffer = inputs.buffers[index]
+            kind = self._aipp(index)
+            if kind == PICTURE:
+                shape, address = self._picture(ready, index, info, buffer)
+            elif kind == PARAMETERS and self.info.gear_kind == "batch" and gear is not None:
+                shape, address = self._parameters(ready, info, buffer, self.info.gears[gear][0])
+            else:
+                shape = shapes[index]
+                address = self._input(ready, index, info, shape, buffer)
+            taken.append(Place(name, info.dtype, shape, address))
         places, copies = self._output_places(ready, outputs, gear)
         try:
+            ready.places = taken, places
             ready.plan = self.engine.plan(taken, places)
         except Exception as error:
             raise self._failed(error) from error
@@ -186,6 +201,9 @@ class Model:
         found = []
         for index, info in enumerate(self.info.inputs):
             desc = inputs.descs.get(index)
+            if self._aipp(index) == STATIC:  # the memory of the picture, which is not what get_input_dims shows
+                found.append(tuple(info.dims_v2))
+                continue
             if info.ranges and _unknown(info.dims):
                 if desc is None:
                     raise NpuError(
@@ -205,8 +223,8 @@ class Model:
         """The dims of every input under a gear; the added inputs have their own."""
         flat = list(self.info.gear_inputs[gear])
         found: list[Shape] = []
-        for info, name in zip(self.info.inputs, self._inputs, strict=True):
-            if name is None:
+        for index, (info, name) in enumerate(zip(self.info.inputs, self._inputs, strict=True)):
+            if name is None or self._aipp(index) == PARAMETERS:
                 found.append(tuple(info.dims))
             else:
                 count = len(info.dims)
@@ -229,6 +247,38 @@ class Model:
             raise _short("input", index, info, need, buffer.size)
         return self._padded(ready, buffer, need)
 
+    def _aipp(self, index: int) -> int:
+        """aclmdlInputAippType of an input."""
+        found = self.info.extra.get("aipp", {}).get(self.info.inputs[index].name, {})
+        return int(found.get("type", 0))
+
+    def _picture(self, ready: _Ready, index: int, info: TensorInfo, buffer: DataBuffer) -> tuple[Shape, int]:
+        """The picture of dynamic AIPP: as many bytes as the program gave; the parameters say how they are read."""
+        if not buffer.address or not buffer.size:
+            raise NpuError(codes.INVALID_PARAM, f"input {index} ({info.name}) has no memory", "allocate it with acl.rt.malloc")
+        self._memory().reach(buffer.address, buffer.size, False)
+        ready.reach.append((buffer.address, buffer.size, False))
+        return (buffer.size,), buffer.address
+
+    def _parameters(self, ready: _Ready, info: TensorInfo, buffer: DataBuffer, batch: int) -> tuple[Shape, int]:
+        """The parameters of dynamic AIPP for the pictures of a batch gear, out of those for the largest."""
+        import numpy as np
+
+        size = aipp_block.block_bytes(batch)
+        if not buffer.address or buffer.size < size:
+            raise NpuError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, f"the input {info.name} needs {info.size} bytes, its buffer has {buffer.size}", "allocate acl.mdl.get_input_size_by_index bytes for it")
+        source = self._memory().view(buffer.address, (size,), np.dtype(np.uint8))
+        ready.reach.append((buffer.address, size, False))
+        room = np.zeros(size, np.uint8)
+
+        def copy() -> None:
+            room[:] = source
+            room[aipp_block.BATCH_PLACE] = min(int(room[aipp_block.BATCH_PLACE]), batch)
+
+        ready.before.append(copy)
+        ready.keep.append(room)
+        return (size,), int(room.ctypes.data)
+
     def _padded(self, ready: _Ready, buffer: DataBuffer, need: int) -> int:
         import numpy as np
 
@@ -242,6 +292,7 @@ class Model:
             room[: buffer.size] = source
 
         ready.before.append(copy)
+        ready.keep.append(room)
         return int(room.ctypes.data)
 
     def _output_places(self, ready: _Ready, outputs: Given, gear: int | None) -> tuple[list[Place], list[tuple[int, int, DataBuffer]]]:

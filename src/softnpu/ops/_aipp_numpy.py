@@ -62,7 +62,8 @@ def _decode(p: AippParams, pixels: Array, h: int, w: int) -> Array:
     else:
         planes = pixels.reshape(n, h, w, row.channels).transpose(0, 3, 1, 2)
     order = channel_order(p)
-    return planes if order == sorted(order) else planes[:, order]
+    # one copy of bytes into planes here makes every later step several times faster
+    return np.ascontiguousarray(planes) if order == sorted(order) else planes[:, order]
 
 
 def _repeat(chroma: Array, rows: int, columns: int) -> Array:

@@ -9,7 +9,7 @@ def spread(b: Builder, n: Site, index: int) -> str:
     """An input shaped so that it meets the first one from `axis` on; a blob without dims meets everything."""
     rank, own = n.rank(0), n.rank(index)
     axis = int(n.attr("axis", 1))
-    if not -rank <= axis <= rank:
+    if rank < 1 or not -rank <= axis < rank:
         raise OpError(
             f"{n.type} {n.name!r} has the axis {axis} on a tensor of {rank} dims; it must lie in [{-rank}, {rank - 1}]"
         )

@@ -73,4 +73,7 @@ def fold_left(b: Builder, word: str, names: list[str]) -> str:
 def int64(b: Builder, n: Site, index: int) -> str:
     """An input as int64, as ONNX wants shapes, axes and indices."""
     name = n.input(index)
+    known = n.constants[index]
+    if known is not None and n.dtype(index) != INT64:  # shape inference does not look through a conversion
+        return b.const(known.astype("int64"))
     return name if n.dtype(index) == INT64 else b.cast(name, INT64)

@@ -52,9 +52,11 @@ def resize(b: Builder, n: Site, x: str, mode: str, transform: str, rounding: str
     x = first(b, x, word)
     attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": transform, "nearest_mode": rounding}
     given = wanted(n)
-    sizes = int64(b, n, 1) if given is None else b.const(np.array(given, np.int64))
+    batch, channels = n.shape(0)[0], n.shape(0)[word.index("C")]
     empty = None if b.opset >= 13 else b.const(np.zeros(0, np.float32))
-    if b.opset >= 18:
-        return back(b, str(b.op("Resize", x, empty, empty, sizes, axes=[2, 3], **attrs)), word)
-    whole = b.op("Concat", b.slice(str(b.op("Shape", x)), [0], [2], [0]), sizes, axis=0)
-    return back(b, str(b.op("Resize", x, empty, empty, whole, **attrs)), word)
+    if given is not None and batch >= 0 and channels >= 0:
+        sizes = b.const(np.array([batch, channels, *given], np.int64))
+    else:  # ONNX has `axes` for this, but engines lose the sizes when they move a transposition past it
+        pair = int64(b, n, 1) if given is None else b.const(np.array(given, np.int64))
+        sizes = str(b.op("Concat", b.slice(str(b.op("Shape", x)), [0], [2], [0]), pair, axis=0))
+    return back(b, str(b.op("Resize", x, empty, empty, sizes, **attrs)), word)

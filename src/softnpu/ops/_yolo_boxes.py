@@ -107,8 +107,30 @@ def grids_of(n: Site, many: int) -> list[tuple[int, int]]:
     return list(zip(flat[0::2], flat[1::2], strict=True))
 
 
-def shapes(n: Site, packed: bool) -> list[tuple[int, Shape | None]]:
-    """Types and shapes of both outputs."""
+def shapes(n: Site, many: int, boxes: int, classes: int, packed: bool) -> list[tuple[int, Shape | None]]:
+    """Types and shapes of both outputs of an operator with so many maps and default numbers of boxes and classes; refuses what does not fit."""
     check(n)
-    batch, top = n.shape(0)[0], int(n.attr("post_nms_topn", 512))
+    boxes, classes, top = (
+        int(n.attr("boxes", boxes)),
+        int(n.attr("classes", classes)),
+        int(n.attr("post_nms_topn", 512)),
+    )
+    if len(n.inputs) != 3 * many + 1 or len(n.need("biases")) != 2 * many * boxes or top < 1:
+        raise OpError(
+            f"{n.type} {n.name!r} has {len(n.inputs)} inputs and {len(n.need('biases'))} biases for {many} maps of {boxes} boxes; "
+            "give three inputs a map and img_info, and two biases a box"
+        )
+    batch = n.shape(0)[0]
+    for index, (rows, columns) in enumerate(grids_of(n, many)):
+        area = rows * columns
+        coord, obj, score = n.shape(index), n.shape(many + index), n.shape(2 * many + index)
+        if (
+            (len(coord), len(obj), len(score)) != (3, 2, 3)
+            or coord[1] != 4 * boxes
+            or score[1] != classes
+            or min(coord[2], obj[1] // boxes, score[2] // boxes) < area
+        ):
+            raise OpError(
+                f"{n.type} {n.name!r} has {list(coord)}, {list(obj)} and {list(score)} for {rows}x{columns} cells; take what Yolo makes"
+            )
     return [(n.dtype(), (batch, 6 * top) if packed else (batch, 6, top)), (3, (batch, 8))]

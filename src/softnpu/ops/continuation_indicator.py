@@ -7,10 +7,12 @@ from softnpu.ops._schema import REQUIRED, Schema
 
 SCHEMA = Schema("ContinuationIndicator", (), attrs={"time_step": REQUIRED, "batch_size": REQUIRED})
 
+MAX_MARKS = 10_000_000
+
 
 def lower(b: Builder, n: Site) -> str:
     steps, batch = int(n.need("time_step")), int(n.need("batch_size"))
-    if steps < 1 or batch < 1:
+    if steps < 1 or batch < 1 or steps * batch > MAX_MARKS:
         raise OpError(
             f"ContinuationIndicator {n.name!r} has time_step {steps} and batch_size {batch}; both must be positive"
         )

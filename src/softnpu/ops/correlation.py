@@ -1,6 +1,7 @@
 """Correlation: every image with the filter of its own (the template of a tracker)."""
 
 from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema(
@@ -12,6 +13,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
+    ranks(n, 4, 4)
     batch, channels, height, width = n.shape(0)
     groups = int(n.attr("groups", 1))
     if n.shape(1)[:2] != (batch, channels) or batch < 1 or groups not in (1, channels):

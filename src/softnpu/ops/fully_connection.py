@@ -20,6 +20,8 @@ def lower(b: Builder, n: Site) -> str:
             f"FullyConnection {n.name!r} has an offset, which only quantised ones use; leave offset_w and offset_x out"
         )
     (axis,) = axes_of(n, [int(n.attr("axis", 1))], n.rank())
+    if n.rank(1) != 2:
+        raise OpError(f"FullyConnection {n.name!r} has weights of shape {list(n.shape(1))}; they must have 2 dims")
     transposed = bool(n.attr("transpose", False))
     x, rest = n.input(0), n.shape()[axis:]
     depth, known = n.shape(1)[0 if transposed else 1], math.prod(rest)

@@ -7,6 +7,7 @@ SCHEMA = Schema("InvertPermutation")
 
 
 def lower(b: Builder, n: Site) -> str:
-    count = b.op("Shape", n.input(0))
+    size = n.shape(0)[0]
+    count = b.op("Shape", n.input(0)) if size < 0 else b.const([size])
     _, places = b.op("TopK", n.input(0), count, outputs=2, largest=0, axis=0)
     return b.cast(places, n.dtype(0))

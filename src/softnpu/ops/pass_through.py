@@ -1,6 +1,7 @@
 """PassThrough: darknet's reorg, which moves blocks of pixels into channels (or back with `reverse`)."""
 
 from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema(
@@ -11,6 +12,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
+    ranks(n, 4)
     batch, channels, height, width = n.shape()
     stride = int(n.attr("stride", 2))
     block = stride * stride

@@ -35,7 +35,7 @@ def lower(b: Builder, n: Site) -> str:
     )
     if len(pad) == 1:
         pad *= 4
-    if len(window) > 2 or len(stride) > 2 or len(pad) != 4:
+    if len(window) not in (1, 2) or len(stride) not in (1, 2) or len(pad) != 4:
         raise OpError(
             f"Pooling {n.name!r} has window {window}, stride {stride} and pad {pad}; give 1 or 2, 1 or 2, and 4 numbers"
         )

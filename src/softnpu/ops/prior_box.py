@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from softnpu.ops._lower import Array, Builder, OpError, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._schema import REQUIRED, Schema
 
 SCHEMA = Schema(
@@ -28,8 +29,11 @@ SCHEMA = Schema(
     note="the result is [1, 2, boxes·4]: corners, then variances",
 )
 
+MAX_BOXES = 10_000_000
+
 
 def lower(b: Builder, n: Site) -> str:
+    ranks(n, 4, 4)
     rows, columns = n.shape(0)[2:]
     height, width = int(n.attr("img_h", 0)) or n.shape(1)[2], int(n.attr("img_w", 0)) or n.shape(1)[3]
     if min(rows, columns, height, width) < 1:
@@ -40,8 +44,10 @@ def lower(b: Builder, n: Site) -> str:
     if not step_h or not step_w:
         step_h, step_w = height / rows, width / columns
     offset = float(n.attr("offset", 0.5))
-    y, x = np.meshgrid((np.arange(rows) + offset) * step_h, (np.arange(columns) + offset) * step_w, indexing="ij")
     half = np.array(sizes(n)) / 2
+    if rows * columns * len(half) > MAX_BOXES:
+        raise OpError(f"PriorBox {n.name!r} would make {rows * columns * len(half)} boxes; {MAX_BOXES} are the most")
+    y, x = np.meshgrid((np.arange(rows) + offset) * step_h, (np.arange(columns) + offset) * step_w, indexing="ij")
     centre = np.stack([x, y], -1)[:, :, None, :]
     corners = np.concatenate([centre - half, centre + half], -1) / [width, height, width, height]
     if n.attr("clip", False):

@@ -6,6 +6,7 @@ import numpy as np
 
 from softnpu.ops._boxes import suppress
 from softnpu.ops._lower import Array, OpError, Shape, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._schema import REQUIRED, Schema
 
 SCHEMA = Schema(
@@ -43,10 +44,6 @@ def anchors_of(base: float, ratios: list[float], scales: list[float]) -> Array:
 def compute(n: Site, prob: Array, delta: Array, info: Array) -> tuple[Array, ...]:
     anchors = anchors_of(float(n.need("base_size")), _floats(n, "ratio"), _floats(n, "scale"))
     count, batch = len(anchors), len(prob)
-    if prob.shape[1] != 2 * count or delta.shape[1] != 4 * count:
-        raise OpError(
-            f"Proposal {n.name!r} has {count} anchors, {prob.shape[1]} scores and {delta.shape[1]} offsets a cell; they do not fit"
-        )
     rows, columns = prob.shape[2:]
     stride = float(n.need("feat_stride"))
     y, x = np.meshgrid(np.arange(rows) * stride, np.arange(columns) * stride, indexing="ij")
@@ -86,5 +83,22 @@ def _floats(n: Site, word: str) -> list[float]:
 
 
 def infer(n: Site) -> list[tuple[int, Shape | None]]:
-    batch = n.shape(0)[0]
-    return [(n.dtype(), (batch, 5, int(n.attr("post_nms_topn", 304)))), (3, (batch, 8))]
+    ranks(n, 4, 4)
+    batch, post, count = (
+        n.shape(0)[0],
+        int(n.attr("post_nms_topn", 304)),
+        len(_floats(n, "ratio")) * len(_floats(n, "scale")),
+    )
+    scores, offsets = n.shape(0)[1], n.shape(1)[1]
+    if (
+        scores != 2 * count
+        or offsets != 4 * count
+        or n.shape(0)[2:] != n.shape(1)[2:]
+        or n.shape(2)[-1] < 3
+        or post < 1
+    ):
+        raise OpError(
+            f"Proposal {n.name!r} has {count} anchors a cell, scores {list(n.shape(0))}, offsets {list(n.shape(1))} and im_info "
+            f"{list(n.shape(2))}, of which {post} shall stay; there must be 2 scores and 4 offsets an anchor, and 3 numbers an image"
+        )
+    return [(n.dtype(), (batch, 5, post)), (3, (batch, 8))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from softnpu.ops._lower import Array, OpError, Shape, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._rois import count
 from softnpu.ops._schema import REQUIRED, Schema
 
@@ -49,6 +50,11 @@ def _bins(start: float, end: float, many: int, size: int) -> list[tuple[int, int
 
 
 def infer(n: Site) -> list[tuple[int, Shape | None]]:
+    ranks(n, 4)
+    if n.rank(1) not in (2, 3) or n.shape(1)[1] != 5:
+        raise OpError(
+            f"PSROIPooling {n.name!r} has regions of shape {list(n.shape(1))}; give [count, 5] or [batch, 5, count]"
+        )
     out, group, channels = int(n.need("output_dim")), int(n.need("group_size")), n.shape(0)[1]
     if min(out, group) < 1 or channels != out * group * group:
         raise OpError(

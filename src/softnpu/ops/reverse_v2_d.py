@@ -9,7 +9,8 @@ _BEFORE_ALL = -(1 << 31)
 
 
 def lower(b: Builder, n: Site) -> str:
-    axes = axes_of(n, [int(one) for one in n.need("axis")], n.rank())
+    given = n.need("axis")
+    axes = axes_of(n, [given] if isinstance(given, int) else given, n.rank())
     if not axes:
         return n.input(0)
     many = len(axes)

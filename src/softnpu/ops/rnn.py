@@ -3,7 +3,7 @@
 import numpy as np
 
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._recurrent import gathered, project, rows, steps, times
+from softnpu.ops._recurrent import check, gathered, project, rows, steps, times
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema(
@@ -16,6 +16,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
+    check(n, 0, 7)
     count, batch = n.shape(0)[:2]
     size = n.shape(7)[1]
     inner = project(b, n, 0, 4, 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from softnpu.ops._boxes import suppress
@@ -101,5 +103,26 @@ def _length(n: Site) -> int:
 
 
 def infer(n: Site) -> list[tuple[int, Shape | None]]:
-    batch = n.shape(0)[0]
+    classes, anchors = int(n.need("num_classes")), n.shape(2)
+    if min(n.rank(0), n.rank(1)) < 1:
+        raise OpError(f"SSDDetectionOutput {n.name!r} has offsets or scores without dims; they must be [batch, …]")
+    encoded = bool(n.attr("variance_encoded_in_target", False))
+    batch, boxes = n.shape(0)[0], math.prod(n.shape(1)[1:]) // max(classes, 1)
+    location = boxes * 4 * (1 if n.attr("share_location", True) else classes)
+    fits = (
+        math.prod(n.shape(0)[1:]) == location
+        and boxes * classes == math.prod(n.shape(1)[1:])
+        and n.shape(1)[0] == batch
+    )
+    if (
+        not fits
+        or classes < 1
+        or len(anchors) < 3
+        or math.prod(anchors[2:]) != 4 * boxes
+        or anchors[1] not in ((1, 2) if encoded else (2,))
+    ):
+        raise OpError(
+            f"SSDDetectionOutput {n.name!r} has offsets {list(n.shape(0))}, scores {list(n.shape(1))} and boxes {list(anchors)} for "
+            f"{classes} classes; they do not fit together"
+        )
     return [(3, (batch, 8)), (n.dtype(), (batch, _length(n), 8))]

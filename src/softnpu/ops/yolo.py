@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._ranks import ranks
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema(
@@ -31,6 +32,7 @@ def lower(b: Builder, n: Site) -> tuple[str, str, str]:
     boxes, coords, classes = (
         int(n.attr(word, value)) for word, value in (("boxes", 3), ("coords", 4), ("classes", 80))
     )
+    ranks(n, 4)
     batch, channels, height, width = n.shape()
     if (
         coords != 4

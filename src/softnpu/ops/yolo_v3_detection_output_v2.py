@@ -30,10 +30,6 @@ SCHEMA = Schema(
 def compute(n: Site, *x: Array) -> tuple[Array, ...]:
     many, boxes = (len(x) - 1) // 3, int(n.attr("boxes", 3))
     biases = np.array(n.need("biases"), np.float64)
-    if len(x) != 3 * many + 1 or biases.size != 2 * many * boxes:
-        raise OpError(
-            f"YoloV3DetectionOutputV2 {n.name!r} has {len(x)} inputs and {biases.size} biases for {boxes} boxes a map; they do not fit"
-        )
     anchors = biases.reshape(many, boxes, 2)
     grids = yolo.grids_of(n, many)
     heads = [yolo.Head(x[i], x[many + i], x[2 * many + i], grids[i], anchors[i], False) for i in range(many)]
@@ -45,4 +41,4 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
         raise OpError(
             f"YoloV3DetectionOutputV2 {n.name!r} has alpha {n.attr('alpha')}, out_box_dim {n.attr('out_box_dim')}; use 2 and 2 or 3"
         )
-    return yolo.shapes(n, n.attr("out_box_dim", 3) == 2)
+    return yolo.shapes(n, (len(n.inputs) - 1) // 3, 3, 80, n.attr("out_box_dim", 3) == 2)

@@ -19,11 +19,17 @@ from softnpu.graph.onnx_def import make_tensor, make_value_info
 Arrays = dict[str, np.ndarray]
 
 
-def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weights: Arrays | None = None, opset: int = 13) -> onnx.ModelProto:
+def model(
+    nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weights: Arrays | None = None, opset: int = 13
+) -> onnx.ModelProto:
     """A model; an input is a shape (float32) or a pair (type, shape)."""
     infos = []
     for name, shape in inputs.items():
-        dtype, dims = shape if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], list | tuple) else (TensorProto.FLOAT, shape)
+        dtype, dims = (
+            shape
+            if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], list | tuple)
+            else (TensorProto.FLOAT, shape)
+        )
         infos.append(helper.make_tensor_value_info(name, dtype, dims))
     graph = helper.make_graph(
         nodes,
@@ -52,7 +58,7 @@ def original(made: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray]:
     return _session(made.SerializeToString()).run(None, feeds)
 
 
-def compute(graph: Graph, feeds: Arrays) -> list[np.ndarray]:
+def compute(graph: Graph, feeds: Arrays, optimised: bool = False) -> list[np.ndarray]:
     """What onnxruntime makes of a graph."""
     graph.verify()
     low = lower(graph)
@@ -63,12 +69,13 @@ def compute(graph: Graph, feeds: Arrays) -> list[np.ndarray]:
     names = [output.value.name for output in graph.outputs]
     results = [make_value_info(output.value.name, output.value.dtype, None) for output in graph.outputs]
     data = encode_model(graph, low.nodes, inputs, results, weights, low.domains)
-    return _session(data).run(names, feeds)
+    return _session(data, optimised).run(names, feeds)
 
 
-def _session(data: bytes) -> onnxruntime.InferenceSession:
+def _session(data: bytes, optimised: bool = False) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])

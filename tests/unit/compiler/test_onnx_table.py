@@ -60,9 +60,29 @@ VENDOR = {
     "NPUNmsWithMask": "NMSWithMask", "NPUBoundingBoxEncode": "BoundingBoxEncode", "NPUBoundingBoxDecode": "BoundingBoxDecode",
     "NPUScatter": "ArgMaxGrad", "NPUWeightQuantBatchMatmulV2": "WeightQuantBatchMatmulV2",
 }  # fmt: skip
-SAME = """AscendQuant AscendDequant AscendAntiQuant AscendRequant Int8Conv Int8FC Int8Quantize Int8Dequantize Int8Transpose
-    DeformableConv2D AdaptiveAvgPool2d AdaptiveMaxPool2d AffineGrid YoloPreDetection YoloV3DetectionOutputV2
-    YoloV5DetectionOutput RoiExtractor PSROIPooling Col2im Bucketize LSTMP""".split()
+SAME = [
+    "AscendQuant",
+    "AscendDequant",
+    "AscendAntiQuant",
+    "AscendRequant",
+    "Int8Conv",
+    "Int8FC",
+    "Int8Quantize",
+    "Int8Dequantize",
+    "Int8Transpose",
+    "DeformableConv2D",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
+    "AffineGrid",
+    "YoloPreDetection",
+    "YoloV3DetectionOutputV2",
+    "YoloV5DetectionOutput",
+    "RoiExtractor",
+    "PSROIPooling",
+    "Col2im",
+    "Bucketize",
+    "LSTMP",
+]
 EXPANDED = "NPUGiou NPULstm NPULstmCell NPUGru NPUSlice NPUIndexing NPUOneHot NPUDeformableConv2d NPURotatedIou NPURotatedOverlaps NPUNmsV4"
 
 
@@ -74,7 +94,14 @@ def constant(*numbers: int) -> Value:
     return Graph("g").const(np.array(numbers, np.int64))
 
 
-def call(word: str, inputs: list[Value | None] | None = None, opset: int = 13, outputs: int = 1, domain: str = "", **attrs: Any):
+def call(
+    word: str,
+    inputs: list[Value | None] | None = None,
+    opset: int = 13,
+    outputs: int = 1,
+    domain: str = "",
+    **attrs: Any,
+):
     given = {key: value.encode() if isinstance(value, str) else value for key, value in attrs.items()}
     return translate(word, domain, opset, given, [tensor()] if inputs is None else inputs, outputs)
 
@@ -196,7 +223,10 @@ def test_names_that_depend_on_what_is_there() -> None:
 
 
 def test_names_that_depend_on_the_opset() -> None:
-    assert (call("Squeeze", opset=11, axes=[1]).type, call("Squeeze", opset=11, axes=[1]).attrs) == ("Squeeze", {"axis": [1]})
+    assert (call("Squeeze", opset=11, axes=[1]).type, call("Squeeze", opset=11, axes=[1]).attrs) == (
+        "Squeeze",
+        {"axis": [1]},
+    )
     assert call("Squeeze", [tensor(), constant(2)]).attrs == {"axes": [2]}
     assert call("Unsqueeze", opset=11, axes=[1]).type == "Unsqueeze"
     assert call("Softmax", opset=11).attrs == {"axes": [1, 2, 3]}
@@ -229,7 +259,14 @@ def test_attributes_in_cann_s_words() -> None:
 
 def test_attributes_become_plain_values() -> None:
     value = make_tensor("", Constant.of(np.array([1.5], np.float32)))
-    named = translate("Foo", "a.b", 1, {"t": value, "s": memoryview(b"abc"), "g": {"node": [], "name": "body"}, "l": [b"x"], "i": 3}, [None], 1)
+    named = translate(
+        "Foo",
+        "a.b",
+        1,
+        {"t": value, "s": memoryview(b"abc"), "g": {"node": [], "name": "body"}, "l": [b"x"], "i": 3},
+        [None],
+        1,
+    )
     assert named.attrs["t"].array().tolist() == [1.5]
     assert {key: named.attrs[key] for key in ("s", "l", "i")} == {"s": "abc", "l": ["x"], "i": 3}
     assert "g" not in named.attrs

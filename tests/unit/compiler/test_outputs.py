@@ -108,7 +108,10 @@ def test_unknown_names_show_near_ones() -> None:
 
 def test_one_type_for_all() -> None:
     graph = model()
-    assert chosen(graph, output_type="FP16", out_nodes="conv:0;act:0") == [("conv:0:t1", FLOAT16), ("act:0:t4", FLOAT16)]
+    assert chosen(graph, output_type="FP16", out_nodes="conv:0;act:0") == [
+        ("conv:0:t1", FLOAT16),
+        ("act:0:t4", FLOAT16),
+    ]
     last = graph.outputs[0].value.producer
     assert last is not None and last.type == "Cast" and last.attrs == {"dst_type": FLOAT16}
     assert graph.outputs[0].value.shape == (1, 20, 8, 8) and graph.outputs[0].value.format == 0

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from onnx.helper import make_node as op
 from onnx_graphs import compute, load, model, original, types
 
 from softnpu.compiler import passes
 from softnpu.compiler.fusion import FusionReport, Switches
+from softnpu.compiler.infer import infer_node
 from softnpu.compiler.passes import (
     cast_cast,
     cast_remove,
@@ -98,7 +99,9 @@ def test_a_batch_norm_goes_into_convolutions_of_every_kind(tmp_path: Path) -> No
 def test_a_batch_norm_stays_when_somebody_else_takes_the_convolution(tmp_path: Path) -> None:
     weights = W | norm_weights(8)
     check(conv_batchnorm, [CONV, NORM], X, weights, tmp_path, outputs=("y", "c"), count=(0, 0))
-    check(conv_batchnorm, [CONV, NORM, op("Relu", ["c"], ["z"])], X, weights, tmp_path, outputs=("y", "z"), count=(0, 0))
+    check(
+        conv_batchnorm, [CONV, NORM, op("Relu", ["c"], ["z"])], X, weights, tmp_path, outputs=("y", "z"), count=(0, 0)
+    )
     weights["var"] = np.full(8, -1.0, np.float32)
     made = load(model([CONV, NORM], X, ["y"], weights), tmp_path)
     assert conv_batchnorm.run(made) == (0, 0)
@@ -116,9 +119,13 @@ def test_a_batch_norm_that_does_not_fit_the_type_stays(tmp_path: Path) -> None:
 def test_constants_per_channel_go_into_the_convolution(shape, tmp_path: Path) -> None:
     constant = {"k": rand(*shape, seed=7)}
     assert types(check(conv_mul, [CONV, op("Mul", ["c", "k"], ["y"])], X, W | constant, tmp_path)) == ["Conv2D"]
-    assert types(check(conv_mul, [CONV_BIAS, op("Mul", ["k", "c"], ["y"])], X, W | B | constant, tmp_path)) == ["Conv2D"]
+    assert types(check(conv_mul, [CONV_BIAS, op("Mul", ["k", "c"], ["y"])], X, W | B | constant, tmp_path)) == [
+        "Conv2D"
+    ]
     assert types(check(conv_bias_add, [CONV, op("Add", ["k", "c"], ["y"])], X, W | constant, tmp_path)) == ["Conv2D"]
-    assert types(check(conv_add, [CONV_BIAS, op("Add", ["c", "k"], ["y"])], X, W | B | constant, tmp_path)) == ["Conv2D"]
+    assert types(check(conv_add, [CONV_BIAS, op("Add", ["c", "k"], ["y"])], X, W | B | constant, tmp_path)) == [
+        "Conv2D"
+    ]
     check(conv_add, [CONV, op("Add", ["c", "k"], ["y"])], X, W | constant, tmp_path, count=(0, 0))
     check(conv_bias_add, [CONV_BIAS, op("Add", ["c", "k"], ["y"])], X, W | B | constant, tmp_path, count=(0, 0))
 
@@ -154,7 +161,9 @@ def test_native_nodes_fold_as_well() -> None:
     conv = graph.op("Conv2D", [x, weight], "conv", **attrs)
     bias = graph.op("BiasAdd", [conv.output, graph.const(rand(8, seed=1), "b")], "bias", data_format="NHWC")
     statistics = [graph.const(array, name) for name, array in norm_weights(8).items()]
-    norm = graph.op("BatchNorm", [bias.output, *statistics], "norm", is_training=False, data_format="NHWC", epsilon=1e-3)
+    norm = graph.op(
+        "BatchNorm", [bias.output, *statistics], "norm", is_training=False, data_format="NHWC", epsilon=1e-3
+    )
     graph.outputs.append(Output(norm.output, "y"))
     assert conv_bias_add.run(graph) == (1, 1)
     assert conv_batchnorm.run(graph) == (1, 1)
@@ -167,6 +176,35 @@ def test_native_nodes_fold_as_well() -> None:
     np.testing.assert_allclose(filter_.const.array(), rand(3, 3, 4, 8) * factor, rtol=1e-5)
     expected = (rand(8, seed=1) - norm_weights(8)["mean"]) * factor + norm_weights(8)["offset"]
     np.testing.assert_allclose(shift.const.array(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_caffe_s_normalisation_and_scale_fold() -> None:
+    graph = Graph("g", framework=0)
+    x = graph.data_node("x", 0, (1, 4, 5, 5), 0).output
+    attrs = {"strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0], "data_format": "NCHW"}
+    conv = graph.op("Conv2D", [x, graph.const(rand(8, 4, 3, 3), "w")], "conv", groups=1, **attrs)
+    numbers = norm_weights(8)
+    count = graph.const(np.array([4], np.float32), "count")
+    sums = [graph.const(numbers["mean"] * 4, "mean"), graph.const(numbers["var"] * 4, "var"), count]
+    norm = graph.op("BNInference", [conv.output, *sums], "norm", epsilon=1e-3, use_global_stats=True, mode=1)
+    pair = [graph.const(numbers["scale"], "scale"), graph.const(numbers["offset"], "offset")]
+    scale = graph.op("Scale", [norm.output, *pair], "scale", axis=1, num_axes=1)
+    graph.outputs.append(Output(scale.output, "y"))
+    for node in (conv, norm, scale):
+        infer_node(graph, node)
+    data = {"x": rand(1, 4, 5, 5, seed=9)}
+    before = compute(graph, data)[0]
+    report = FusionReport()
+    passes.run(graph, Switches(), report)
+    assert types(graph) == ["Conv2D"]
+    assert report.counts("ConvBatchnormFusionPass") == report.counts("ConvScaleFusionPass") == (1, 1)
+    assert conv.origin == ["conv", "norm", scale.name]
+    after = compute(graph, data)[0]
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+    factor = numbers["scale"] / np.sqrt(numbers["var"] + 1e-3)
+    filter_ = conv.inputs[1]
+    assert filter_ is not None and filter_.const is not None
+    np.testing.assert_allclose(filter_.const.array(), rand(8, 4, 3, 3) * factor.reshape(8, 1, 1, 1), rtol=1e-5)
 
 
 def test_padding_goes_into_the_convolution(tmp_path: Path) -> None:
@@ -240,8 +278,20 @@ def test_copies_go_away(tmp_path: Path) -> None:
 
 def test_copies_that_matter_stay(tmp_path: Path) -> None:
     check(copy_removal, [op("Identity", ["x"], ["y"])], X, {}, tmp_path, count=(1, 0))
-    check(copy_removal, [op("Identity", ["x"], ["y"]), op("Relu", ["y"], ["z"])], X, {}, tmp_path, ("y", "z"), count=(1, 0))
-    nodes = [op("Dropout", ["x"], ["a", "mask"]), op("Cast", ["mask"], ["m"], to=TensorProto.FLOAT), op("Mul", ["a", "m"], ["y"])]
+    check(
+        copy_removal,
+        [op("Identity", ["x"], ["y"]), op("Relu", ["y"], ["z"])],
+        X,
+        {},
+        tmp_path,
+        ("y", "z"),
+        count=(1, 0),
+    )
+    nodes = [
+        op("Dropout", ["x"], ["a", "mask"]),
+        op("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+        op("Mul", ["a", "m"], ["y"]),
+    ]
     check(copy_removal, nodes, X, {}, tmp_path, count=(0, 0))
 
 
@@ -265,7 +315,20 @@ def test_casts(tmp_path: Path) -> None:
 
 
 def test_lossless_agrees_with_numpy() -> None:
-    numbers = {0: "f4", 1: "f2", 2: "i1", 3: "i4", 4: "u1", 6: "i2", 7: "u2", 8: "u4", 9: "i8", 10: "u8", 11: "f8", 12: "?"}
+    numbers = {
+        0: "f4",
+        1: "f2",
+        2: "i1",
+        3: "i4",
+        4: "u1",
+        6: "i2",
+        7: "u2",
+        8: "u4",
+        9: "i8",
+        10: "u8",
+        11: "f8",
+        12: "?",
+    }
     for first, one in numbers.items():
         for second, other in numbers.items():
             if second == 12 or (first in (3, 9, 10, 8) and second in (0, 1, 11)):
@@ -391,7 +454,12 @@ def test_layer_norm(tmp_path: Path) -> None:
             op("Add", ["g", "beta"], ["y"]),
         ]
 
-    constants = {"two": np.array(2, np.float32), "eps": np.array(1e-5, np.float32), "gamma": rand(8), "beta": rand(8, seed=1)}
+    constants = {
+        "two": np.array(2, np.float32),
+        "eps": np.array(1e-5, np.float32),
+        "gamma": rand(8),
+        "beta": rand(8, seed=1),
+    }
     inputs = {"x": [2, 5, 8]}
     graph = check(layer_norm, chain({"axes": [-1]}, [], op("Pow", ["d", "two"], ["p"])), inputs, constants, tmp_path)
     assert types(graph) == ["LayerNorm"]
@@ -399,9 +467,13 @@ def test_layer_norm(tmp_path: Path) -> None:
     assert node.attrs["begin_norm_axis"] == -1
     assert [value.name for value in node.inputs[:3] if value is not None] == ["x", "gamma", "beta"]
     axes = {"axes": np.array([2], np.int64)}
-    graph = check(layer_norm, chain({}, ["axes"], op("Mul", ["d", "d"], ["p"])), inputs, constants | axes, tmp_path, opset=18)
+    graph = check(
+        layer_norm, chain({}, ["axes"], op("Mul", ["d", "d"], ["p"])), inputs, constants | axes, tmp_path, opset=18
+    )
     assert types(graph) == ["LayerNorm"]
-    check(layer_norm, chain({"axes": [1]}, [], op("Pow", ["d", "two"], ["p"])), inputs, constants, tmp_path, count=(0, 0))
+    check(
+        layer_norm, chain({"axes": [1]}, [], op("Pow", ["d", "two"], ["p"])), inputs, constants, tmp_path, count=(0, 0)
+    )
 
 
 def test_mish_and_squares(tmp_path: Path) -> None:
@@ -409,7 +481,11 @@ def test_mish_and_squares(tmp_path: Path) -> None:
     assert types(check(mish, nodes, X, {}, tmp_path)) == ["Mish"]
     check(mish, nodes, X, {}, tmp_path, ("y", "b"), count=(0, 0))
     assert types(check(mul_square, [op("Mul", ["x", "x"], ["y"])], X, {}, tmp_path)) == ["Square"]
-    two = {"two": np.array(2, np.float32), "wide": np.full((3, 1, 1, 1, 1), 2, np.float32), "three": np.array(3, np.float32)}
+    two = {
+        "two": np.array(2, np.float32),
+        "wide": np.full((3, 1, 1, 1, 1), 2, np.float32),
+        "three": np.array(3, np.float32),
+    }
     assert types(check(pow_square, [op("Pow", ["x", "two"], ["y"])], X, two, tmp_path)) == ["Square"]
     check(pow_square, [op("Pow", ["x", "three"], ["y"])], X, two, tmp_path, count=(0, 0))
     one = {"wide": np.full((1, 1, 1, 1, 1), 2, np.float32)}
@@ -419,11 +495,33 @@ def test_mish_and_squares(tmp_path: Path) -> None:
 def test_convolution_and_relu_are_one_node(tmp_path: Path) -> None:
     graph = check(conv_relu, [CONV_BIAS, op("Relu", ["c"], ["y"])], X, W | B, tmp_path)
     node = graph.nodes[-1]
-    assert node.type == "Conv2D"
+    assert (node.type, node.name) == ("Conv2D", "Conv_0Relu_1")
     assert node.attrs["relu_flag"] is True
     assert node.input_names == ["x", "filter", "bias"]
     assert len(node.origin) == 2
     check(conv_relu, [CONV, op("Relu", ["c"], ["y"])], X, W, tmp_path, ("y", "c"), count=(0, 0))
+
+
+def test_what_bodies_take_by_name_stays(tmp_path: Path) -> None:
+    def body(kind: str, name: str):
+        result = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+        return helper.make_graph([op(kind, [name], ["z"])], "body", [], [result])
+
+    nodes = [
+        op("Identity", ["x"], ["i"]),
+        op("Relu", ["x"], ["r"]),
+        op("Relu", ["x"], ["s"]),
+        op("If", ["c"], ["a"], then_branch=body("Abs", "i"), else_branch=body("Neg", "r")),
+        op("If", ["c"], ["b"], then_branch=body("Exp", "i"), else_branch=body("Neg", "s")),
+        op("Add", ["a", "b"], ["t"]),
+        op("Sub", ["t", "i"], ["y"]),
+    ]
+    made = model(nodes, {"x": [2, 3], "c": (TensorProto.BOOL, [])}, ["y"])
+    graph = load(made, tmp_path)
+    passes.run(graph, Switches(), FusionReport())
+    for choice in (True, False):
+        feeds = {"x": rand(2, 3), "c": np.array(choice)}
+        np.testing.assert_allclose(compute(graph, feeds)[0], original(made, feeds)[0], rtol=1e-6)
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
@@ -440,7 +538,9 @@ def test_the_whole_order_on_a_block(tmp_path: Path) -> None:
         op("Identity", ["r"], ["i"]),
         op("Conv", ["i", "v"], ["z"]),
     ]
-    weights = W | norm_weights(8) | {"k": rand(8, 1, 1), "v": rand(2, 8, 1, 1), "pads": np.array([0, 0, 1, 1] * 2, np.int64)}
+    weights = (
+        W | norm_weights(8) | {"k": rand(8, 1, 1), "v": rand(2, 8, 1, 1), "pads": np.array([0, 0, 1, 1] * 2, np.int64)}
+    )
     made = model(nodes, X, ["z"], weights)
     graph = load(made, tmp_path)
     report = FusionReport()
@@ -486,7 +586,13 @@ def random_model(seed: int):
             attrs = {"Cast": {"to": 1}, "Transpose": {"perm": [0, 1, 3, 2]}}.get(kind, {})
             add(kind, x, **attrs)
         elif choice == 3:
-            add("Conv", x, weight(CHANNELS, CHANNELS, 3, 3), *([weight(CHANNELS)] if rng.random() < 0.5 else []), pads=[1, 1, 1, 1])
+            add(
+                "Conv",
+                x,
+                weight(CHANNELS, CHANNELS, 3, 3),
+                *([weight(CHANNELS)] if rng.random() < 0.5 else []),
+                pads=[1, 1, 1, 1],
+            )
         elif choice == 4:
             shapes = [(CHANNELS, 1, 1), (), (1, 1, 1, 1), (5, 5), (1, CHANNELS, 1, 1)]
             constant = weight(*shapes[int(rng.integers(len(shapes)))])

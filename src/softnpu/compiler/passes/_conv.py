@@ -11,6 +11,7 @@ from softnpu.compiler.passes._edit import FLOATS, Array, Edit, array_of, attribu
 from softnpu.graph.ir import Graph, Node, Value
 
 _NATIVE = frozenset({"Conv2D", "Conv3D"})
+_TRANSPOSED = "Deconvolution"
 
 
 @dataclass(slots=True)
@@ -108,7 +109,10 @@ def _onnx(node: Node, weight: Array, bias: Array | None) -> Convolution | None:
         return Convolution(node, weight, bias, "first", 1, weight.shape[0], 1)
     if kind != "ConvTranspose":
         return None
-    groups = int(attributes(node).get("group", 1))
+    return _transposed(node, weight, bias, int(attributes(node).get("group", 1)))
+
+
+def _transposed(node: Node, weight: Array, bias: Array | None, groups: int) -> Convolution | None:
     if groups < 1 or weight.shape[0] % groups:
         return None
     return Convolution(node, weight, bias, "groups", groups, weight.shape[1] * groups, 1)
@@ -117,6 +121,8 @@ def _onnx(node: Node, weight: Array, bias: Array | None) -> Convolution | None:
 def _native(node: Node, weight: Array, bias: Array | None) -> Convolution | None:
     """Nodes of the other frontends, which say how data and filter lie."""
     data = str(node.attrs.get("data_format") or "")
+    if node.type == _TRANSPOSED and data == "NCHW":
+        return _transposed(node, weight, bias, int(node.attrs.get("groups", 1)))
     if node.type not in _NATIVE or len(data) != weight.ndim:
         return None
     order = str(node.attrs.get("filter_format") or "") or ("NC" if data[1] == "C" else "") + "".join(

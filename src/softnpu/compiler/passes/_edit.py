@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.dtypes import numpy_name
+from softnpu.compiler.lower import captures
 from softnpu.graph.ir import Graph, Node, Source, Value
 from softnpu.graph.onnx_def import attributes_of, make_attribute
 
@@ -21,7 +22,7 @@ class Edit:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.users = graph.users()
-        self.results = {id(output.value) for output in graph.outputs}
+        self.results = {id(output.value) for output in graph.outputs} | _named_in_bodies(graph)
         self.dead: set[int] = set()
         self._unsorted = False
 
@@ -34,7 +35,7 @@ class Edit:
         return id(node) in self.dead
 
     def inner(self, value: Value, *users: Node) -> bool:
-        """Whether exactly these nodes take a value, each of them at one place, and no program sees it."""
+        """Whether exactly these nodes take a value, each of them at one place, and neither a program nor a body sees it."""
         taken = self.users.get(value, ())
         return (
             id(value) not in self.results
@@ -85,7 +86,7 @@ class Edit:
         node.outputs = last.outputs
         for value in node.outputs:
             value.producer = node
-        node.origin += [name for name in last.origin if name not in node.origin]
+        node.origin = list(dict.fromkeys([*origin(node), *origin(last)]))
         self._unsorted = True  # users of the old place may stand between the two
 
     def merge(self, chain: Sequence[Node], kind: str, attrs: dict[str, Any], first: Sequence[Value] = ()) -> Node:
@@ -97,13 +98,13 @@ class Edit:
         inputs = list(dict.fromkeys([*first, *taken]))
         operators = [op for node in chain for op in present_ops(node)]
         source = Source(operators, [value.name for value in inputs], [value.name for value in last.outputs])
-        origin = list(dict.fromkeys(name for node in chain for name in node.origin))
+        origins = list(dict.fromkeys(name for node in chain for name in origin(node)))
         for node in chain[:-1]:
             self.drop(node)
         self._release(last, last.inputs)
         last.inputs = []
         self.set_inputs(last, list(inputs))
-        last.type, last.attrs, last.source, last.origin = kind, attrs, source, origin
+        last.type, last.attrs, last.source, last.origin = kind, attrs, source, origins
         last.input_names = []
         return last
 
@@ -113,6 +114,22 @@ class Edit:
             self.graph.remove(self.dead)
         if self._unsorted:
             self.graph.sort()
+
+
+def _named_in_bodies(graph: Graph) -> set[int]:
+    """Values that a body inside an operator (If, Loop, Scan) takes by name: they must stay, as results must."""
+    found: set[int] = set()
+    for node in graph.nodes:
+        for op in node.source.ops if node.source is not None else ():
+            if any("g" in one or "graphs" in one for one in op.get("attribute", ())):
+                named = captures(op)
+                found |= {id(value) for value in node.inputs if value is not None and value.name in named}
+    return found
+
+
+def origin(node: Node) -> list[str]:
+    """The nodes of the source model that a node stands for."""
+    return node.origin or [node.name]
 
 
 def onnx_op(node: Node) -> dict[str, Any] | None:

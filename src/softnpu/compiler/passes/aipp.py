@@ -15,6 +15,8 @@ from softnpu.base.aipp_block import MAX_BATCH, block_bytes
 from softnpu.compiler.aipp_config import AippConfig, invalid
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.messages import error
+from softnpu.compiler.option_rows import Options
+from softnpu.compiler.shapes import Gears
 from softnpu.graph import aipp
 from softnpu.graph.ir import ND, Graph, Node, Shape, Value
 from softnpu.graph.om import TensorInfo
@@ -34,6 +36,13 @@ class Setting:
     gears: str = ""
     max_batch: int = 0
     fp16_inputs: frozenset[str] = frozenset()
+
+
+def setting(options: Options, gears: Gears | None) -> Setting:
+    """The setting of a conversion."""
+    batch = max(one[0] for one in gears.values) if gears is not None and gears.kind == "batch" else 0
+    named = frozenset(name for name in str(options.input_fp16_nodes).split(";") if name)
+    return Setting(str(options.chip.get("family", "")), gears.kind if gears is not None else "", batch, named)
 
 
 @dataclass(frozen=True)

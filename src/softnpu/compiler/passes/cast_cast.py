@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnpu.base.dtypes import from_onnx, to_onnx
-from softnpu.compiler.passes._edit import Edit, attributes, rewrite, word
+from softnpu.compiler.passes._edit import Edit, attributes, origin, rewrite, word
 from softnpu.graph.ir import Graph, Node
 
 NAME = "CastCastFusionPass"
@@ -72,6 +72,6 @@ def run(graph: Graph) -> tuple[int, int]:
             edit.set_inputs(node, [start])
             if node.source is not None:
                 rewrite(node, "Cast", {"to": to_onnx(last)})
-            node.origin = [*before.origin, *(name for name in node.origin if name not in before.origin)]
+            node.origin = list(dict.fromkeys([*origin(before), *origin(node)]))
     edit.finish()
     return match, effect

@@ -26,6 +26,7 @@ def run(graph: Graph) -> tuple[int, int]:
             continue
         names, first = node.input_names, [value for value in node.inputs if value is not None]
         merged = edit.merge([node, user], node.type, node.attrs | {"relu_flag": True}, first)
+        merged.name = graph.unique(node.name + user.name)  # CANN strings the names of fused nodes together
         merged.input_names = names[: len(merged.inputs)]
         count += 1
     edit.finish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes._edit import Edit, array_of, attributes, rewrite, text, word
+from softnpu.compiler.passes._edit import Edit, array_of, attributes, origin, rewrite, text, word
 from softnpu.graph.ir import Graph, Node, Value
 
 NAME = "PadConv2dFusionPass"
@@ -84,5 +84,5 @@ def _absorb(edit: Edit, pad: Node, conv: Node, pads: tuple[list[int], list[int]]
     pairs = [one for index in range(dims) for one in (total[index], total[index + dims])]
     conv.attrs["pads"] = [0, 0] * max(0, 2 - dims) + pairs
     conv.attrs.pop("auto_pad", None)
-    conv.origin = [*pad.origin, *(name for name in conv.origin if name not in pad.origin)]
+    conv.origin = list(dict.fromkeys([*origin(pad), *origin(conv)]))
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes._edit import Edit, attributes, rewrite, word
+from softnpu.compiler.passes._edit import Edit, attributes, origin, rewrite, word
 from softnpu.graph.ir import Graph, Node
 
 NAME = "TransdataTransdataPass"
@@ -29,7 +29,7 @@ def run(graph: Graph) -> tuple[int, int]:
             edit.set_inputs(node, [first.inputs[0]])
             rewrite(node, "Transpose", {"perm": total})
             node.attrs["perm"] = total
-            node.origin = [*first.origin, *(name for name in node.origin if name not in first.origin)]
+            node.origin = list(dict.fromkeys([*origin(first), *origin(node)]))
         else:
             continue
         effect += 1

@@ -103,6 +103,7 @@ ERRORS: dict[str, tuple[str, str, str]] = {
     'E40021': ('The kernel of operator [{name}] ({type}) cannot be compiled. Reason: {reason}', '', 'Change the model as the reason says'),
     'E70014': ('Operator [{name}] ({type}): parameter [{parameter}] is invalid. Reason: {reason}', '', 'Change the model as the reason says'),
     'E81010': ('Operator [{name}] ({type}): parameter [{parameter}] is invalid. Reason: {reason}', '', 'Change the model as the reason says'),
+    'E81012': ('Operator [{name}] ({type}): parameter [{parameter}] is invalid. Reason: {reason}', '', 'Change the model as the reason says'),
     'E89999': ('Inner error in operator [{name}] ({type}): {reason}', 'the shapes or types do not fit together', 'Check the model and the shapes given with --input_shape'),
     'EZ3002': ('The operator type [{type}] (node [{name}]) is supported by no engine', 'the type is misspelt, or this version does not have the operator', 'docs/support/operators.md lists the types'),
     'EZ3003': ('The operator [{type}] (node [{name}]) is not supported on the chip {soc}. Reason: {reason}', '', 'Choose another chip, or replace the operator'),

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import layers_more
+from softnpu.compiler.frontends.caffe import layers_more  # noqa: F401  (enters its layers into MAKERS)
+from softnpu.compiler.frontends.caffe.layers import MAKERS
 from softnpu.compiler.frontends.caffe.net import Layer, Net, bad
 from softnpu.compiler.frontends.caffe.proto import NET, OLD_NET
 from softnpu.compiler.frontends.caffe.weights import load
 from softnpu.graph.ir import Graph, Output, Shape, Value
 from softnpu.graph.text import TextError, parse
 
-MAKERS = layers_more.MAKERS
 FRAMEWORK = 0
 _TEST = 1
 _TRAINING = frozenset(
@@ -150,12 +150,9 @@ def _net_inputs(net: dict[str, Any], flow: _Flow, shapes: dict[str, Shape]) -> N
     """Inputs that are named outside of layers."""
     names, dims, given = net.get("input", []), net.get("input_dim", []), net.get("input_shape", [])
     if dims and given:
-        raise AtcError(
-            "E11001",
-            "The model gives the shape of its inputs both as [input_dim] and as [input_shape]",
-            "only one of them may be used",
-            "remove one of them from the prototxt",
-        )
+        raise _two_forms("[input_dim] and [input_shape]")
+    if names and any(layer.get("type") == "Input" for layer in net.get("layer", ())):
+        raise _two_forms("the field [input] and layers of type [Input]")
     found: list[Shape] = [tuple(one.get("dim", ())) for one in given] or [
         tuple(dims[at : at + 4]) for at in range(0, len(dims), 4)
     ]
@@ -168,6 +165,15 @@ def _net_inputs(net: dict[str, Any], flow: _Flow, shapes: dict[str, Shape]) -> N
         )
     for index, name in enumerate(names):
         flow.enter(name, shapes.get(name, found[index] if found else None), name)
+
+
+def _two_forms(both: str) -> AtcError:
+    return AtcError(
+        "E11001",
+        f"The Caffe model gives its inputs in two ways: {both}",
+        "only one form may be used",
+        "keep one of them in the prototxt",
+    )
 
 
 def _input_layer(raw: dict[str, Any], flow: _Flow, shapes: dict[str, Shape]) -> None:
@@ -234,7 +240,7 @@ class _Flow:
                 "correct its tops in the prototxt",
             )
         for index, (top, value) in enumerate(zip(tops, values, strict=False)):
-            before = self.blobs.get(top)
+            before = self.blobs.pop(top, None)  # so that names stand in the order in which they were made last
             if before is not None and not before.taken:
                 raise bad(
                     name,
@@ -257,14 +263,11 @@ class _Flow:
 
     def outputs(self) -> list[Output]:
         """The tops that nobody took."""
-        free = [
-            (top, entry) for top, entry in self.blobs.items() if not entry.taken and entry.value.producer is not None
-        ]
         found = [
             Output(one.value, f"{one.layer}:{one.index}:{top}")
-            for top, one in free
-            if one.value.producer.type != "Data"
-        ]  # type: ignore[union-attr]
+            for top, one in self.blobs.items()
+            if not one.taken and one.value.producer is not None and one.value.producer.type != "Data"
+        ]
         if not found:
             raise AtcError(
                 "E11022",

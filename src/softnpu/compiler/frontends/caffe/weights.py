@@ -90,7 +90,7 @@ def _content(found: dict[str, Any]) -> bytes | memoryview:
 
 
 def _shape(found: dict[str, Any]) -> Shape:
-    """The dims; files of before 2015 name four of them, absent ones are 0 there when none is given at all."""
+    """The dims; files of before 2015 name four of them."""
     if "shape" in found:
         shape = tuple(found["shape"].get("dim", ()))
     else:

@@ -12,8 +12,8 @@ from typing import Any
 
 from softnpu.compiler.frontends.onnx import naming
 from softnpu.compiler.frontends.onnx.naming import Call
-from softnpu.graph.ir import Constant, Value
-from softnpu.graph.onnx_def import EXTERNAL, tensor_constant
+from softnpu.graph.ir import Constant, Graph, Value
+from softnpu.graph.onnx_def import EXTERNAL, attributes_of, tensor_constant
 
 STRING = 8  # TensorProto.DataType of text
 
@@ -220,6 +220,21 @@ def translate(
     return Named(
         kind, {key: value for key, value in found.items() if value is not None}, _input_names(kind, len(inputs))
     )
+
+
+def rename(graph: Graph) -> None:
+    """Name the nodes again, now that shapes and types are known: some names depend on them (MatMulV2 or BatchMatMulV2)."""
+    for node in graph.nodes:
+        source = node.source
+        if source is None or len(source.ops) != 1:
+            continue
+        op = source.ops[0]
+        domain = "" if op.get("domain", "") == "ai.onnx" else op.get("domain", "")
+        inputs = node.inputs[: len(op.get("input", ()))]
+        named = translate(
+            op.get("op_type", ""), domain, graph.opsets.get(domain, 0), attributes_of(op), inputs, len(node.outputs)
+        )
+        node.type, node.attrs, node.input_names = named.type, named.attrs, named.input_names
 
 
 def known(op_type: str, domain: str) -> bool:

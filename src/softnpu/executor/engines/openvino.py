@@ -1,0 +1,105 @@
+"""OpenVINO on the CPU (extra `[openvino]`): for models with fixed shapes, where it is the faster one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from softnpu.base.config import compute_threads
+from softnpu.base.errors import NpuError, codes
+from softnpu.executor.engines.base import Engine, Place, Plan, Shape, view
+from softnpu.graph.om import StoredProgram
+
+_INLINE_LIMIT = 1 << 30
+_SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+
+
+def installed() -> bool:
+    """Whether the package is there."""
+    return importlib.util.find_spec("openvino") is not None
+
+
+@functools.cache
+def _core() -> Any:
+    if not installed():
+        raise NpuError(codes.FEATURE_UNSUPPORTED, "OpenVINO is not installed", "pip install softnpu[openvino]")
+    import openvino
+
+    return openvino, openvino.Core()
+
+
+class OpenVinoEngine(Engine):
+    """A compiled model over a program."""
+
+    name = "openvino"
+
+    def __init__(self, program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview) -> None:
+        _, core = _core()
+        with _source(program, place, weights) as source:
+            model = core.read_model(source)
+            self._compiled = core.compile_model(model, "CPU", {**_SETTINGS, "INFERENCE_NUM_THREADS": compute_threads()})
+        self.inputs = {name: index for index, one in enumerate(self._compiled.inputs) for name in one.get_names()}
+        self.outputs = {name: index for index, one in enumerate(self._compiled.outputs) for name in one.get_names()}
+
+    def plan(self, inputs: list[Place], outputs: list[Place]) -> Plan:
+        """Bind device memory to a request of its own."""
+        return _OpenVinoPlan(self, self._compiled.create_infer_request(), inputs, outputs)
+
+    def close(self) -> None:
+        """Let the model go."""
+        del self._compiled
+
+
+class _OpenVinoPlan(Plan):
+    def __init__(self, engine: OpenVinoEngine, request: Any, inputs: list[Place], outputs: list[Place]) -> None:
+        openvino, _ = _core()
+        self._request = request
+        self._run = request.infer
+        for one in inputs:
+            if one.name in engine.inputs:
+                request.set_input_tensor(engine.inputs[one.name], openvino.Tensor(view(one), shared_memory=True))
+        self._open: list[tuple[int, int]] = []
+        for one in outputs:
+            index = engine.outputs[one.name]
+            if one.shape is None:
+                self._open.append((index, one.dtype))
+            else:
+                request.set_output_tensor(index, openvino.Tensor(view(one), shared_memory=True))
+
+    def run(self) -> None:
+        """Run once."""
+        self._run()
+
+    def results(self) -> list[tuple[int, Shape, int, object]]:
+        """Outputs that the request allocated."""
+        found: list[tuple[int, Shape, int, object]] = []
+        for index, dtype in self._open:
+            data = self._request.get_output_tensor(index).data
+            found.append((dtype, tuple(data.shape), int(data.ctypes.data), data))
+        return found
+
+
+@contextlib.contextmanager
+def _source(program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview) -> Iterator[Any]:
+    """What to read the model from: a file beside the weights, which are then mapped, or bytes that hold everything."""
+    if place is not None:
+        folder, location, base = place
+        path = folder / f".{location}.{os.getpid()}.onnx"
+        try:
+            path.write_bytes(program.onnx(location, base))
+        except OSError:  # a folder that cannot be written
+            path.unlink(missing_ok=True)
+        else:
+            try:
+                yield str(path)
+            finally:
+                path.unlink(missing_ok=True)
+            return
+    if len(weights) > _INLINE_LIMIT:
+        raise NpuError(codes.FEATURE_UNSUPPORTED, "the folder of the model cannot be written, and its weights are too large to be copied", "use SOFTNPU_ENGINE=onnxruntime")
+    yield program.onnx_inline(weights)

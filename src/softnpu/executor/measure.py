@@ -1,0 +1,97 @@
+"""Measure the engines on one model, in a process of its own: `python -m softnpu.executor.measure model.om`.
+
+Prints a JSON object with the median seconds of each engine. A process of its own, so that an engine that fails, crashes or
+needs much memory does no harm to the program that only wants to load a model.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from softnpu.base.dtypes import numpy_name
+from softnpu.executor.engines.base import Array, Engine, Place, Plan
+from softnpu.executor.engines.onnxruntime import OrtEngine
+from softnpu.executor.engines.openvino import OpenVinoEngine
+from softnpu.graph.om import ModelInfo, Om, TensorInfo
+
+_WARM, _MOST, _LEAST, _SECONDS = 3, 30, 5, 1.5
+_TOLERANCE = 5e-5  # of the largest value of an output
+
+
+def measure(path: Path) -> dict[str, float]:
+    """Median seconds of a run by engine; an engine whose numbers differ is left out."""
+    source = Om.open(path)
+    info = source.info()
+    program, place = source.programs()[0], source.weights_place()
+    first = Case(OrtEngine(program, place, None), info)
+    try:
+        second = Case(OpenVinoEngine(program, place, source.all_weights()), info)
+    except Exception as error:
+        print(f"openvino: {error}", file=sys.stderr)
+        return {"onnxruntime": first.once()}
+    for _ in range(_WARM):
+        first.once(), second.once()
+    if not first.agrees(second):
+        print("openvino: its numbers differ", file=sys.stderr)
+        return {"onnxruntime": first.once()}
+    return _race(first, second)
+
+
+def _race(first: Case, second: Case) -> dict[str, float]:
+    times: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + _SECONDS
+    while len(times[0]) < _MOST and (len(times[0]) < _LEAST or time.perf_counter() < end):
+        times[0].append(first.once())
+        times[1].append(second.once())
+    return {"onnxruntime": statistics.median(times[0]), "openvino": statistics.median(times[1])}
+
+
+class Case:
+    """An engine with arrays bound to it."""
+
+    def __init__(self, engine: Engine, info: ModelInfo) -> None:
+        random = np.random.default_rng(0)
+        names = info.extra["engine_inputs"]
+        self.inputs = [_random(random, one) for one in info.inputs]
+        self.outputs = [np.zeros(one.dims, numpy_name(one.dtype)) for one in info.outputs]
+        taken = [_place(name, one, array) for name, one, array in zip(names, info.inputs, self.inputs, strict=True)]
+        given = [_place(name, one, array) for name, one, array in zip(info.extra["engine_outputs"], info.outputs, self.outputs, strict=True)]
+        self.plan: Plan = engine.plan(taken, given)
+
+    def once(self) -> float:
+        """Seconds of one run."""
+        start = time.perf_counter()
+        self.plan.run()
+        return time.perf_counter() - start
+
+    def agrees(self, other: Case) -> bool:
+        """Whether both have the same results."""
+        for a, b in zip(self.outputs, other.outputs, strict=True):
+            if a.dtype.kind in "fc":
+                scale = float(np.max(np.abs(a), initial=1e-6))
+                if not np.allclose(a, b, rtol=2 * _TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):
+                    return False
+            elif not np.array_equal(a, b):
+                return False
+        return True
+
+
+def _random(random: np.random.Generator, info: TensorInfo) -> Array:
+    dtype = np.dtype(numpy_name(info.dtype))
+    if dtype.kind == "f":
+        return random.random(info.dims, np.float32).astype(dtype)
+    return np.ones(info.dims, dtype)
+
+
+def _place(name: str, info: TensorInfo, array: Array) -> Place:
+    return Place(name, info.dtype, array.shape, int(array.ctypes.data))
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]))))

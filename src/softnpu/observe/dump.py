@@ -1,0 +1,217 @@
+"""Dumps: the tensors of operators written to files as they run, all of them or only where something overflows.
+
+A `Dump` is one configuration (the `dump` section of `acl.init` or `acl.mdl.set_dump`). It looks on through `base/watch`. A
+node is one kernel here, so the three values of `dump_level` mean the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.watch import NodeRun, watchers
+from softnpu.observe import _dump_file as content
+
+Chunk = dict[str, Any]
+Callback = Callable[[Chunk], object]
+_CALLBACK = "dump_callback"
+_CHUNK_BYTES = 4 << 20
+_UNSAFE = str.maketrans(dict.fromkeys("./\\ ", "_"))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """An entry of `dump_list`: a model, or every model; some of its nodes, or all."""
+
+    model: str
+    layers: frozenset[str]
+
+    def takes_model(self, names: frozenset[str]) -> bool:
+        return not self.model or self.model in names
+
+
+def _choices(section: dict[str, Any]) -> list[_Choice]:
+    listed = [one for one in section.get("dump_list", ()) if one]
+    return [_Choice(one.get("model_name", ""), frozenset(one.get("layer", ()))) for one in listed]
+
+
+def _steps(text: str) -> list[range]:
+    """`0|3-5|10` as ranges; none of them means every iteration."""
+    found = []
+    for part in text.split("|") if text else ():
+        low, _, high = part.partition("-")
+        found.append(range(int(low), int(high or low) + 1))
+    return found
+
+
+class Dump:
+    """A watcher that writes files below `dump_path`, or hands them to a callback of the program."""
+
+    def __init__(self, section: dict[str, Any], extra: dict[str, Any]) -> None:
+        self._extra = extra
+        self._choices = [] if section.get("dump_scene") else _choices(section)
+        self._mode = section.get("dump_mode", "output")
+        self._statistics = section.get("dump_data", "tensor") == "stats"
+        self._steps = _steps(section.get("dump_step", ""))
+        self._operators = section.get("dump_op_switch") == "on"
+        self._overflow = section.get("dump_debug") == "on"
+        self._root = Path(section.get("dump_path", ".")).absolute() / time.strftime("%Y%m%d%H%M%S")
+        self._taken: dict[str, list[_Choice]] = {}
+        self._lock = threading.Lock()
+        self._last_us = 0
+        self.open = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to write ever."""
+        return not (self._choices or self._operators or self._overflow)
+
+    # ---- as a watcher ------------------------------------------------------------------------------------------------
+
+    def wants_model(self, names: frozenset[str]) -> bool:
+        """Whether a model of these names is to be dumped."""
+        return self.open and (self._overflow or any(one.takes_model(names) for one in self._choices))
+
+    def wants_operators(self) -> bool:
+        """Whether single operators are to be dumped."""
+        return self.open and (self._overflow or self._operators)
+
+    def meets(self, names: frozenset[str], nodes: frozenset[str]) -> None:
+        """Note what to take of a model, and say which layers it does not have."""
+        taken = [one for one in self._choices if one.takes_model(names)]
+        for name in names:
+            self._taken[name] = taken
+        missing = sorted(frozenset().union(*(one.layers for one in taken)) - nodes)
+        if missing:
+            text = (
+                f"the model {'/'.join(sorted(names))} has no layer named {', '.join(missing)}; nothing is dumped for it"
+            )
+            log().write(WARNING, text, "DUMP", "load", "dump.py:0")
+
+    def saw(self, run: NodeRun) -> None:
+        """Write what the configuration asks for."""
+        if not self.open:
+            return
+        if self._overflow:
+            self._write_overflow(run)
+        elif self._wants(run):
+            self._write(run, self._mode)
+
+    def _wants(self, run: NodeRun) -> bool:
+        if not run.model:
+            return self._operators
+        if self._steps and not any(run.iteration in one for one in self._steps):
+            return False
+        known = {run.name, *run.origin}
+        return any(not one.layers or one.layers & known for one in self._taken.get(run.model, ()))
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        """Microseconds; never the same twice, since they tell files apart."""
+        with self._lock:
+            self._last_us = max(self._last_us + 1, time.time_ns() // 1000)
+            return self._last_us
+
+    def _folder(self, run: NodeRun) -> Path:
+        folder = self._root / str(max(run.device, 0))
+        if run.model:
+            folder = folder / run.model.translate(_UNSAFE) / str(run.model_id) / str(run.iteration)
+        return folder
+
+    def _write(self, run: NodeRun, mode: str) -> None:
+        now = self._now()
+        suffix = ".csv" if self._statistics else ""
+        name, full = content.file_name(run.type, run.name, run.task, max(run.stream, 0), now, suffix)
+        pieces: Iterable[bytes] = (
+            [content.statistics(run, mode)] if self._statistics else content.tensors(run, mode, now)
+        )
+        self._store(self._folder(run) / name, pieces)
+        if full and self._callback() is None:
+            with self._lock, (self._folder(run) / "mapping.csv").open("a", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerow([name, full])
+
+    def _write_overflow(self, run: NodeRun) -> None:
+        status = content.overflow_status(run)
+        if not status:
+            return
+        text = f"{run.type} {run.name} overflowed (status {status:#x}): finite inputs gave inf or nan"
+        log().write(WARNING, text, "DUMP", "overflow", "dump.py:0")
+        self._write(run, "all")
+        now = self._now()
+        name, _ = content.file_name("OpDebug", "Node_Opdebug", 0, max(run.stream, 0), now)
+        self._store(self._folder(run) / name, content.overflow_record(run, status, now))
+
+    def _callback(self) -> tuple[Callback, int] | None:
+        found: tuple[Callback, int] | None = self._extra.get(_CALLBACK)
+        return found
+
+    def _store(self, path: Path, pieces: Iterable[bytes]) -> None:
+        callback = self._callback()
+        if callback is not None:
+            _hand_over(*callback, path, b"".join(pieces))
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
+        try:
+            with part.open("wb") as file:
+                file.writelines(pieces)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _hand_over(function: Callback, flag: int, path: Path, data: bytes) -> None:
+    """Give a file to the program in chunks."""
+    ends = range(0, max(len(data), 1), _CHUNK_BYTES)
+    for offset in ends:
+        piece = data[offset : offset + _CHUNK_BYTES]
+        chunk: Chunk = {
+            "file_name": str(path),
+            "data_buf": piece,
+            "buf_len": len(piece),
+            "is_last_chunk": int(offset == ends[-1]),
+            "offset": offset,
+            "flag": flag,
+        }
+        try:
+            function(chunk)
+        except (Exception, SystemExit) as error:
+            text = f"the dump callback raised {type(error).__name__}: {error}"
+            log().write(ERROR, text, "DUMP", "dump_callback", "dump.py:0")
+
+
+# ---- switching on and off --------------------------------------------------------------------------------------------
+
+
+def configure(extra: dict[str, Any], section: dict[str, Any]) -> None:
+    """Dump from now on as a checked `dump` section says; models that are loaded already keep what they had."""
+    listed = watchers(extra)
+    listed[:] = [one for one in listed if not isinstance(one, Dump)]
+    made = Dump(section, extra)
+    if not made.idle:
+        listed.append(made)
+        extra.setdefault("dumps", []).append(made)
+
+
+def stop(extra: dict[str, Any]) -> None:
+    """End all dumping, of loaded models, too."""
+    listed = watchers(extra)
+    listed[:] = [one for one in listed if not isinstance(one, Dump)]
+    for one in extra.pop("dumps", ()):
+        one.open = False
+
+
+def set_callback(extra: dict[str, Any], callback: Callback | None, flag: int = 0) -> None:
+    """Hand dumps to a function of the program instead of writing files; None ends it."""
+    if callback is None:
+        extra.pop(_CALLBACK, None)
+    else:
+        extra[_CALLBACK] = callback, flag
