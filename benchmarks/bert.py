@@ -32,7 +32,14 @@ def write(path: Path, layers: int = 12, sequence: int = 128) -> None:
         return name
 
     def norm(x: str, name: str) -> str:
-        return op("LayerNormalization", x, const(f"{name}.g", np.ones(HIDDEN)), const(f"{name}.b", np.zeros(HIDDEN)), axis=-1, epsilon=1e-12)
+        return op(
+            "LayerNormalization",
+            x,
+            const(f"{name}.g", np.ones(HIDDEN)),
+            const(f"{name}.b", np.zeros(HIDDEN)),
+            axis=-1,
+            epsilon=1e-12,
+        )
 
     def dense(x: str, name: str, a: int, b: int) -> str:
         return op("Add", op("MatMul", x, weight(f"{name}.w", a, b)), weight(f"{name}.bias", b))
@@ -61,7 +68,10 @@ def write(path: Path, layers: int = 12, sequence: int = 128) -> None:
     first = op("Gather", x, const("zero", 0, "int64"), axis=1)
     pooled = op("Tanh", op("Gemm", first, weight("pool.w", HIDDEN, HIDDEN), weight("pool.b", HIDDEN)))
     inputs = [helper.make_tensor_value_info(one, TensorProto.INT64, [1, sequence]) for one in (ids, mask, kinds)]
-    outputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, sequence, HIDDEN]), helper.make_tensor_value_info(pooled, TensorProto.FLOAT, [1, HIDDEN])]
+    outputs = [
+        helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, sequence, HIDDEN]),
+        helper.make_tensor_value_info(pooled, TensorProto.FLOAT, [1, HIDDEN]),
+    ]
     graph = helper.make_graph(nodes, "bert", inputs, outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, str(path))

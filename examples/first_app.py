@@ -5,7 +5,7 @@ photographs. Where ./model/resnet50.om is missing, this program makes an untrain
 folder of its own, so the classes it prints mean nothing; with the guide's files in ./model and ./data they do.
 """
 
-# ruff: noqa: RUF059, B007, RET504, UP031, N801 (the text of the guide is kept)
+# ruff: noqa: RUF059, B007, RET504, UP031 (the text of the guide is kept)
 
 import os
 import tempfile

@@ -30,7 +30,9 @@ def _in_memory(address: int, size: int) -> Om:
     owner = process()
     owner.need_start()
     if not address or not size:
-        raise NpuError(codes.INVALID_PARAM, f"the model has address {address:#x} and {size} bytes", "pass the model's bytes")
+        raise NpuError(
+            codes.INVALID_PARAM, f"the model has address {address:#x} and {size} bytes", "pass the model's bytes"
+        )
     return Om(owner.memory.read(address, size))
 
 
@@ -136,10 +138,16 @@ def set_dynamic_hw_size(model_id: int, dataset: Dataset, index: int, height: int
 
 def set_input_dynamic_dims(model_id: int, dataset: Dataset, index: int, dims_dict: dict[str, Any]) -> None:
     count, dims = dims_dict.get("dimCount"), dims_dict.get("dims")
-    if not isinstance(count, int) or not isinstance(dims, list | tuple) or not all(isinstance(one, int) for one in dims):
+    if (
+        not isinstance(count, int)
+        or not isinstance(dims, list | tuple)
+        or not all(isinstance(one, int) for one in dims)
+    ):
         raise Raise(ValueError("acl.mdl.set_input_dynamic_dims needs {'name': str, 'dimCount': int, 'dims': [int, …]}"))
     if count != len(dims):
-        raise NpuError(codes.INVALID_PARAM, f"dimCount is {count}, dims has {len(dims)} numbers", "give dimCount the length of dims")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"dimCount is {count}, dims has {len(dims)} numbers",
+            "give dimCount the length of dims",
+        )
     run.set_dims(process(), _models().get(model_id), dataset, index, [int(one) for one in dims])
-
-

@@ -34,7 +34,9 @@ def get_desc_from_file(desc: ModelDesc, path: str) -> None:
 
 def get_desc_from_mem(desc: ModelDesc, ptr: int, size: int) -> None:
     if not ptr or not size:
-        raise NpuError(codes.INVALID_PARAM, f"the model has address {ptr:#x} and {size} bytes", "pass the model's bytes")
+        raise NpuError(
+            codes.INVALID_PARAM, f"the model has address {ptr:#x} and {size} bytes", "pass the model's bytes"
+        )
     source = Om(process().memory.read(ptr, size))
     desc.fill(source.info(), source)
 

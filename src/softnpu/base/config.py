@@ -62,10 +62,23 @@ VARIABLES = (
         "softnpu",
     ),
     Variable(
-        "SOFTNPU_CACHE_DIR", "`$XDG_CACHE_HOME/softnpu`, else `~/.cache/softnpu`", "Where measurements are remembered.", "softnpu"
+        "SOFTNPU_CACHE_DIR",
+        "`$XDG_CACHE_HOME/softnpu`, else `~/.cache/softnpu`",
+        "Where measurements are remembered.",
+        "softnpu",
     ),
-    Variable("DUMP_GE_GRAPH", "", "`1`, `2` or `3`: atc writes the graph after each stage (with weights, without, structure only).", "CANN"),
-    Variable("DUMP_GRAPH_LEVEL", "2", "Which stages are written: `1` all, `2` the main ones, `3` the last, `4` the first.", "CANN"),
+    Variable(
+        "DUMP_GE_GRAPH",
+        "",
+        "`1`, `2` or `3`: atc writes the graph after each stage (with weights, without, structure only).",
+        "CANN",
+    ),
+    Variable(
+        "DUMP_GRAPH_LEVEL",
+        "2",
+        "Which stages are written: `1` all, `2` the main ones, `3` the last, `4` the first.",
+        "CANN",
+    ),
     Variable("DUMP_GRAPH_PATH", "the working directory", "Where the graphs go.", "CANN"),
     Variable("SOFTNPU_RUN_MODE", "host", "Answer of `acl.rt.get_run_mode`: `host` or `device`.", "softnpu"),
     Variable(

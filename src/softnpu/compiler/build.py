@@ -18,9 +18,9 @@ from softnpu.compiler.optimise import optimise
 from softnpu.compiler.options import Options
 from softnpu.compiler.passes import aipp
 from softnpu.compiler.segments import programs_of
-from softnpu.graph import om
+from softnpu.graph import om_writer
+from softnpu.graph.inout import ModelInfo, TensorInfo
 from softnpu.graph.ir import Graph, Node, Value
-from softnpu.graph.om import ModelInfo, TensorInfo
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
@@ -191,26 +191,42 @@ def _input_size(value: Value, cases: list[tuple[int, ...]]) -> int:
 def _describe_outputs(graph: Graph, info: ModelInfo) -> None:
     for output in graph.outputs:
         value = output.value
-        info.outputs.append(TensorInfo(output.name, value.dtype, value.format, list(value.shape if value.shape is not None else [-2]), value.bytes()))
+        info.outputs.append(
+            TensorInfo(
+                output.name,
+                value.dtype,
+                value.format,
+                list(value.shape if value.shape is not None else [-2]),
+                value.bytes(),
+            )
+        )
 
 
-def _describe_gears(graph: Graph, info: ModelInfo, wanted: shapes.Gears, cases: list[dict[str, tuple[int, ...]]]) -> None:
+def _describe_gears(
+    graph: Graph, info: ModelInfo, wanted: shapes.Gears, cases: list[dict[str, tuple[int, ...]]]
+) -> None:
     found = gears.output_shapes(graph, cases)
     info.gear_kind = wanted.kind
     info.gears = wanted.values
-    info.gear_inputs = [[dim for node in graph.inputs if node.name in case for dim in case[node.name]] for case in cases]
+    info.gear_inputs = [
+        [dim for node in graph.inputs if node.name in case for dim in case[node.name]] for case in cases
+    ]
     info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
     largest = max(range(len(cases)), key=lambda index: sum(_prod(shape) for shape in cases[index].values()))
     info.extra["largest_gear"] = largest
     for index, output in enumerate(graph.outputs):
         value = output.value
         sizes = [Value("", value.dtype, tuple(one[index] or ())).bytes() for one in found]
-        info.outputs.append(TensorInfo(output.name, value.dtype, value.format, list(found[largest][index] or []), max(sizes)))
+        info.outputs.append(
+            TensorInfo(output.name, value.dtype, value.format, list(found[largest][index] or []), max(sizes))
+        )
     count = len(wanted.values[0])
     place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
     info.inputs.insert(place, TensorInfo(gears.SHAPE_INPUT, 3, ND, [count], 4 * count))
     info.extra["engine_inputs"].insert(place, None)
-    node = Node(gears.SHAPE_INPUT, "Data", [], [Value(gears.SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True})
+    node = Node(
+        gears.SHAPE_INPUT, "Data", [], [Value(gears.SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True}
+    )
     graph.add(node, before=graph.nodes[0])
 
 
@@ -240,12 +256,17 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
         weights.parent.mkdir(exist_ok=True)
     try:
         programs, info.extra["steps"] = programs_of(graph)
-        om.write(part, graph, programs, info, _attributes(graph, options), __version__, weights)
+        om_writer.write(part, graph, programs, info, _attributes(graph, options), __version__, weights)
         if check:
             engine_check.check(part)
         part.replace(path)
     except OSError as error:
-        raise AtcError("E10042", f"The offline model [{path}] cannot be written: {error.strerror}", "the folder is missing, full or not writable", "check --output") from error
+        raise AtcError(
+            "E10042",
+            f"The offline model [{path}] cannot be written: {error.strerror}",
+            "the folder is missing, full or not writable",
+            "check --output",
+        ) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -301,7 +322,11 @@ def check(options: Options) -> dict[str, Any]:
     for node in graph.nodes:
         if node.type == "Const":
             continue
-        row: dict[str, Any] = {"name": node.name, "type": node.type, "result": "failed" if node.name in bad else "success"}
+        row: dict[str, Any] = {
+            "name": node.name,
+            "type": node.type,
+            "result": "failed" if node.name in bad else "success",
+        }
         if node.name in bad:
             row["cause"] = [{"code": "E16002", "message": bad[node.name]}]
         listed.append(row)

@@ -97,4 +97,9 @@ def explain(error: Exception) -> AtcError:
             text[:500],
             "use another operator or other data types; atc --mode=3 lists every operator of a model",
         )
-    return AtcError("E19999", f"The model is not valid: {text[:500]}", "operators, types or shapes do not fit together", "check the model with onnx.checker, and the shapes given with --input_shape")
+    return AtcError(
+        "E19999",
+        f"The model is not valid: {text[:500]}",
+        "operators, types or shapes do not fit together",
+        "check the model with onnx.checker, and the shapes given with --input_shape",
+    )

@@ -35,14 +35,22 @@ def initializer(name: str, constant: Constant) -> dict[str, Any]:
 
 
 def session(
-    graph: Graph, lowered: Lowered, inputs: Iterable[Value], outputs: Iterable[Value], constants: Iterable[Value], optimise: bool = False
+    graph: Graph,
+    lowered: Lowered,
+    inputs: Iterable[Value],
+    outputs: Iterable[Value],
+    constants: Iterable[Value],
+    optimise: bool = False,
 ) -> Any:
     """An engine session over lowered operators; the engine's refusal is raised as its own exception."""
     taken = {name for node in lowered.nodes for name in node.get("input", ())}
     weights = [initializer(value.name, value.const) for value in constants if value.const is not None]
     weights += [initializer(name, constant) for name, constant in lowered.constants.items()]
     infos = [make_value_info(value.name, value.dtype, value.shape, value.words) for value in inputs]
-    results = [make_value_info(value.name, value.dtype, value.shape) if to_onnx(value.dtype) else {"name": value.name} for value in outputs]
+    results = [
+        make_value_info(value.name, value.dtype, value.shape) if to_onnx(value.dtype) else {"name": value.name}
+        for value in outputs
+    ]
     del taken
     data = encode_model(graph, lowered.nodes, infos, results, weights, lowered.domains)
     ort = runtime()

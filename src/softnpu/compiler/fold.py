@@ -96,14 +96,22 @@ def _constants(graph: Graph) -> int:
 
 
 def _foldable(node: Node) -> bool:
-    if node.source is None or any(op.get("op_type", "") in _KEPT or op.get("domain", "") not in ("", "ai.onnx") for op in node.source.ops):
+    if node.source is None or any(
+        op.get("op_type", "") in _KEPT or op.get("domain", "") not in ("", "ai.onnx") for op in node.source.ops
+    ):
         return False
     size = 0
     for value in node.outputs:
         if not numpy_name(value.dtype) or value.dtype == 13:
             return False
         size += value.bytes()
-    if not all(value.static for value in node.outputs) and _word(node) in ("ConstantOfShape", "Range", "Expand", "Tile", "NonZero"):
+    if not all(value.static for value in node.outputs) and _word(node) in (
+        "ConstantOfShape",
+        "Range",
+        "Expand",
+        "Tile",
+        "NonZero",
+    ):
         return True  # cheap to find out; the limit is checked on the result
     taken = sum(value.bytes() for value in node.inputs if value is not None)
     return size <= _LARGE_BYTES or size <= taken
@@ -123,7 +131,10 @@ def _evaluate(graph: Graph, chosen: list[Node]) -> int:
     for node in graph.nodes:
         if id(node) not in inside:
             used.update(id(value) for value in node.inputs if value is not None)
-            if _word(node) in ("If", "Loop"):  # the engine unrolls what has a constant condition, and not always rightly
+            if _word(node) in (
+                "If",
+                "Loop",
+            ):  # the engine unrolls what has a constant condition, and not always rightly
                 kept.update(id(value) for value in node.inputs[:2] if value is not None)
     wanted = [value for node in chosen for value in node.outputs if id(value) in used and id(value) not in kept]
     if not wanted:
@@ -136,19 +147,24 @@ def _evaluate(graph: Graph, chosen: list[Node]) -> int:
     return _put(graph, wanted, arrays)
 
 
-def _put(graph: Graph, wanted: list[Value], arrays: list[np.ndarray]) -> int:  # type: ignore[type-arg]
+def _put(graph: Graph, wanted: list[Value], arrays: list[evaluate.Array]) -> int:
     done = 0
     ready: list[Node] = []
     for value, array in zip(wanted, arrays, strict=True):
         producer = value.producer
         assert producer is not None
-        if array.nbytes > _LARGE_BYTES and array.nbytes > 4 * sum(one.bytes() for one in producer.inputs if one is not None):
+        if array.nbytes > _LARGE_BYTES and array.nbytes > 4 * sum(
+            one.bytes() for one in producer.inputs if one is not None
+        ):
             continue
         constant = Constant.of(array)
         if len(producer.outputs) == 1:
             _become_const(producer, constant)
         else:
-            producer.outputs = [one if one is not value else Value(graph.unique(f"{value.name}/folded"), producer=producer) for one in producer.outputs]
+            producer.outputs = [
+                one if one is not value else Value(graph.unique(f"{value.name}/folded"), producer=producer)
+                for one in producer.outputs
+            ]
             value.dtype, value.shape = constant.dtype, constant.shape
             made = Node(graph.unique(value.name), "Const", [], [value], data=constant)
             value.producer = made

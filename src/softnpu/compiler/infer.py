@@ -72,7 +72,13 @@ def encode_model(
     opsets = {"": ops.NATIVE_OPSET, **domains, **graph.opsets}
     model = {
         "ir_version": min(ir_version(opsets.get("", ops.NATIVE_OPSET)), _MAX_IR),
-        "graph": {"node": nodes, "name": graph.name or "graph", "initializer": initializers, "input": inputs, "output": outputs},
+        "graph": {
+            "node": nodes,
+            "name": graph.name or "graph",
+            "initializer": initializers,
+            "input": inputs,
+            "output": outputs,
+        },
         "opset_import": [{"domain": domain, "version": version} for domain, version in opsets.items()],
         "functions": graph.functions,
     }
@@ -99,16 +105,27 @@ def _onnx() -> Any:
 
 
 def run(
-    graph: Graph, lowered: Lowered, known: Iterable[Value], wanted: Iterable[Value], overrides: dict[str, Shape] | None = None
+    graph: Graph,
+    lowered: Lowered,
+    known: Iterable[Value],
+    wanted: Iterable[Value],
+    overrides: dict[str, Shape] | None = None,
 ) -> dict[str, tuple[int, Shape | None]]:
     """ONNX's shape inference over lowered operators: name → (type, shape) of every value it could tell."""
     inputs, initializers = [], []
     for value in known:
         constant = value.const
-        if constant is not None and constant.dtype != 13 and len(constant.data) <= _SMALL_BYTES and to_onnx(constant.dtype):
+        if (
+            constant is not None
+            and constant.dtype != 13
+            and len(constant.data) <= _SMALL_BYTES
+            and to_onnx(constant.dtype)
+        ):
             initializers.append(_tensor(value, constant))
         else:
-            inputs.append(make_value_info(value.name, value.dtype, (overrides or {}).get(value.name, value.shape), value.words))
+            inputs.append(
+                make_value_info(value.name, value.dtype, (overrides or {}).get(value.name, value.shape), value.words)
+            )
     for name, constant in lowered.constants.items():
         initializers.append(make_tensor(name, constant))
     outputs = [{"name": value.name} for value in wanted]
@@ -118,7 +135,10 @@ def run(
         model = onnx.shape_inference.infer_shapes(data, check_type=False, strict_mode=False, data_prop=True)
     except Exception as error:
         raise AtcError(
-            "E89999", f"shape inference failed: {_first_line(error)}", "the operators do not fit together", "check the input shapes given with --input_shape"
+            "E89999",
+            f"shape inference failed: {_first_line(error)}",
+            "the operators do not fit together",
+            "check the input shapes given with --input_shape",
         ) from error
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
@@ -128,7 +148,10 @@ def run(
             tensor = info.type.tensor_type
             shape = None
             if tensor.HasField("shape"):
-                shape = tuple(dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else -1 for dim in tensor.shape.dim)
+                shape = tuple(
+                    dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else -1
+                    for dim in tensor.shape.dim
+                )
             found[info.name] = (from_onnx(tensor.elem_type), shape)
     return found
 

@@ -79,10 +79,14 @@ def lower_node(node: Node, opset: int, unique: Callable[[str], str], into: Lower
     try:
         results = operator.lower(builder, site_of(node))
     except ops.OpError as error:
-        raise AtcError("E14001", str(error), "the operator cannot be built from its arguments", "change the model as said") from error
+        raise AtcError(
+            "E14001", str(error), "the operator cannot be built from its arguments", "change the model as said"
+        ) from error
     names = (results,) if isinstance(results, str) else tuple(results)
     if len(names) < len(node.outputs):
-        raise AtcError("E19999", f"{node.type} [{node.name}] has {len(node.outputs)} outputs, its body made {len(names)}")
+        raise AtcError(
+            "E19999", f"{node.type} [{node.name}] has {len(node.outputs)} outputs, its body made {len(names)}"
+        )
     _emit_calls(node, builder, names, into)
 
 
@@ -94,7 +98,9 @@ def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: 
         if name in made and name not in wanted:
             wanted[name] = value.name
         else:  # an input or a constant handed through, or one result as two outputs
-            extra.append({"input": [wanted.get(name, name)], "output": [value.name], "name": value.name, "op_type": "Identity"})
+            extra.append(
+                {"input": [wanted.get(name, name)], "output": [value.name], "name": value.name, "op_type": "Identity"}
+            )
     for call in builder.calls:
         into.nodes.append(
             {
@@ -125,10 +131,14 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
     for name in sorted(captured & changed.keys()):  # a body that is nested inside keeps its own words
         now = changed.pop(name)
         if into.aliases.setdefault(name, now) != now:
-            raise AtcError("E19999", f"{node.type} [{node.name}]: two different values are called [{name}] inside its bodies")
+            raise AtcError(
+                "E19999", f"{node.type} [{node.name}]: two different values are called [{name}] inside its bodies"
+            )
         if name not in into.made:
             into.made.add(name)
-            into.nodes.append({"input": [now], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"})
+            into.nodes.append(
+                {"input": [now], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"}
+            )
     for op in source.ops:
         op = {key: value for key, value in op.items() if key != "doc_string"}
         if op.get("name") != node.name:
@@ -136,7 +146,13 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
         if not changed:
             into.nodes.append(op)
             continue
-        into.nodes.append({**op, "input": [changed.get(one, one) for one in op.get("input", ())], "output": [changed.get(one, one) for one in op.get("output", ())]})
+        into.nodes.append(
+            {
+                **op,
+                "input": [changed.get(one, one) for one in op.get("input", ())],
+                "output": [changed.get(one, one) for one in op.get("output", ())],
+            }
+        )
 
 
 def captures(op: dict[str, Any]) -> set[str]:

@@ -38,7 +38,9 @@ def _insert_aipp(graph: Graph, options: Options, wanted: Shapes) -> None:
 
 
 def _precision(graph: Graph, options: Options) -> None:
-    if not any(options.given(name) for name in ("precision_mode", "precision_mode_v2", "customize_dtypes", "keep_dtype")):
+    if not any(
+        options.given(name) for name in ("precision_mode", "precision_mode_v2", "customize_dtypes", "keep_dtype")
+    ):
         return
     from softnpu.compiler.passes import precision
 

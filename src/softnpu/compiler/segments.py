@@ -13,8 +13,8 @@ from softnpu import ops
 from softnpu.compiler.infer import ir_version
 from softnpu.compiler.lower import Lowered, captures, lower_node
 from softnpu.graph.ir import Constant, Graph, Node, Value
-from softnpu.graph.om import Program
 from softnpu.graph.onnx_def import make_value_info
+from softnpu.graph.program import Program
 
 _NO_WORK = frozenset({"Data", "AippData", "Const", "NetOutput"})
 
@@ -40,10 +40,26 @@ def programs_of(graph: Graph) -> tuple[list[Program], list[dict[str, Any]]]:
             steps += [_host_step(node) for node in nodes]
             continue
         inside = {id(value) for node in nodes for value in node.outputs}
-        taken = {id(value): value for node in nodes for value in node.inputs if value is not None and id(value) not in inside and value.const is None}
+        taken = {
+            id(value): value
+            for node in nodes
+            for value in node.inputs
+            if value is not None and id(value) not in inside and value.const is None
+        }
         own = {id(node) for node in nodes}
-        given = [value for node in nodes for value in node.outputs if any(user not in own for user in needed.get(id(value), ()))]
-        steps.append({"program": len(programs), "inputs": [value.name for value in taken.values()], "outputs": [value.name for value in given]})
+        given = [
+            value
+            for node in nodes
+            for value in node.outputs
+            if any(user not in own for user in needed.get(id(value), ()))
+        ]
+        steps.append(
+            {
+                "program": len(programs),
+                "inputs": [value.name for value in taken.values()],
+                "outputs": [value.name for value in given],
+            }
+        )
         programs.append(_program(graph, nodes, list(taken.values()), given))
     return programs, steps
 
@@ -125,10 +141,17 @@ def _program(graph: Graph, nodes: list[Node], inputs: list[Value], outputs: list
         taken.update(op.get("input", ()))
         taken |= captures(op)
     constants: dict[str, Constant] = {
-        node.output.name: node.data for node in graph.nodes if node.type == "Const" and node.data is not None and node.output.name in taken
+        node.output.name: node.data
+        for node in graph.nodes
+        if node.type == "Const" and node.data is not None and node.output.name in taken
     }
     constants.update(lowered.constants)
     infos = [make_value_info(value.name, value.dtype, value.shape, value.words) for value in inputs]
-    results = [make_value_info(value.name, value.dtype, value.shape) for value in {value.name: value for value in outputs}.values()]
+    results = [
+        make_value_info(value.name, value.dtype, value.shape)
+        for value in {value.name: value for value in outputs}.values()
+    ]
     opsets = {"": ops.NATIVE_OPSET, **lowered.domains, **graph.opsets}
-    return Program(lowered.nodes, infos, results, constants, opsets, graph.functions, ir_version(opsets[""]), graph.name)
+    return Program(
+        lowered.nodes, infos, results, constants, opsets, graph.functions, ir_version(opsets[""]), graph.name
+    )

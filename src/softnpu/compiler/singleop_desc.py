@@ -6,12 +6,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from softnpu import ops
 from softnpu.compiler.singleop_words import ND, UNDEFINED, UNDEFINED_IN_NAMES
 from softnpu.graph.ir import Constant, Shape
 
 UNKNOWN_RANK = (-2,)
 _NAME_LIMIT = 128
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def operator_of(op_type: str) -> ops.Operator | None:
+    """The operator of a type that a file or a program names; words that no type can be are none."""
+    return ops.find(op_type) if op_type[:1].isalpha() else None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from softnpu import ops
 from softnpu.base.dtypes import numpy_name
 from softnpu.compiler.infer import infer_node
 from softnpu.compiler.messages import error
-from softnpu.compiler.singleop_desc import UNKNOWN_RANK, SingleOp, Tensor
+from softnpu.compiler.singleop_desc import UNKNOWN_RANK, SingleOp, Tensor, operator_of
 from softnpu.compiler.singleop_words import ND, format_word
 from softnpu.graph.ir import Graph, Node, Output, Shape, Value
 from softnpu.ops._layouts import cube_width, private
@@ -51,7 +51,7 @@ def infer(op: SingleOp) -> list[tuple[int, Shape | None]]:
 
 
 def _one_node(op: SingleOp) -> tuple[Graph, Node, ops.Operator]:
-    operator = ops.find(op.op)
+    operator = operator_of(op.op)
     if operator is None:
         raise error("E10501", type=op.op, name=op.name or op.op)
     graph = Graph(op.op)

@@ -10,7 +10,8 @@ from softnpu.base import config
 from softnpu.compiler.options import Options
 from softnpu.graph.ir import Graph
 from softnpu.graph.model_def import MODEL
-from softnpu.graph.om import Weights, graph_def
+from softnpu.graph.om_writer import graph_def
+from softnpu.graph.program import Weights
 from softnpu.graph.text import render
 
 _MAIN = ("RunParser", "PrepareAfterInferShape", "AfterGraphOptimize", "Build")
@@ -29,7 +30,11 @@ class Trail:
 
     def write(self, graph: Graph, stage: str) -> None:
         """Write one stage, if it is asked for."""
-        if not self.content or (self.level == _LEVEL_LAST and stage != _MAIN[-1]) or (self.level == _LEVEL_FIRST and stage != _MAIN[0]):
+        if (
+            not self.content
+            or (self.level == _LEVEL_LAST and stage != _MAIN[-1])
+            or (self.level == _LEVEL_FIRST and stage != _MAIN[0])
+        ):
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         message = {"name": graph.name, "version": 1, "graph": [self._graph(graph)]}
@@ -40,7 +45,11 @@ class Trail:
         weights = Weights()
         found = graph_def(graph, weights)
         if self.content == WITH_WEIGHTS:
-            contents = {node.name: node.data for node in graph.nodes if node.data is not None and len(node.data.data) <= _INLINE_BYTES}
+            contents = {
+                node.name: node.data
+                for node in graph.nodes
+                if node.data is not None and len(node.data.data) <= _INLINE_BYTES
+            }
             for op in found["op"]:
                 if op["name"] in contents:
                     op["attr"]["value"]["t"]["data"] = bytes(contents[op["name"]].data)

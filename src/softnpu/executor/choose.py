@@ -24,10 +24,9 @@ from softnpu.executor.engines.nodewise import NodewiseEngine
 from softnpu.executor.engines.onnxruntime import OrtEngine
 from softnpu.executor.engines.openvino import OpenVinoEngine
 from softnpu.executor.measure import Case
-from softnpu.graph.onnx_def import GRAPH, RAW_MODEL
 from softnpu.graph.om import ModelInfo, Om, StoredProgram, check_weights, damaged
+from softnpu.graph.onnx_def import GRAPH, RAW_MODEL
 from softnpu.graph.wire import WireError, decode
-
 
 _DOUBLE = 11
 Where = tuple[Path, str, int]
@@ -57,7 +56,9 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
         raise damaged(f"its steps cannot be read ({error})") from error
 
 
-def _single(source: Om, info: ModelInfo, program: StoredProgram, place: Where | None, weights: memoryview | None) -> Engine:
+def _single(
+    source: Om, info: ModelInfo, program: StoredProgram, place: Where | None, weights: memoryview | None
+) -> Engine:
     """The engine of a model in one piece."""
     wanted = config.engine()
     if wanted == "openvino":
@@ -78,7 +79,9 @@ def _single(source: Om, info: ModelInfo, program: StoredProgram, place: Where | 
         try:
             return OpenVinoEngine(program, place, source.all_weights())
         except Exception as error:
-            log().write(WARNING, f"openvino refuses a model that it ran before, onnxruntime takes it: {error}", "GE", "load")
+            log().write(
+                WARNING, f"openvino refuses a model that it ran before, onnxruntime takes it: {error}", "GE", "load"
+            )
     return _guarded(lambda: OrtEngine(program, place, weights))
 
 
@@ -89,7 +92,9 @@ def _guarded(make: Callable[[], Engine]) -> Engine:
     except NpuError:
         raise
     except MemoryError as error:
-        raise NpuError(codes.GE_MEMORY_ALLOCATION, "there is not enough memory to load the model", "free memory") from error
+        raise NpuError(
+            codes.GE_MEMORY_ALLOCATION, "there is not enough memory to load the model", "free memory"
+        ) from error
     except Exception as error:
         raise damaged(f"the engine refuses its program ({' '.join(str(error).split())[:400]})") from error
 
@@ -97,7 +102,9 @@ def _guarded(make: Callable[[], Engine]) -> Engine:
 def _fixed(info: ModelInfo) -> bool:
     """Whether all shapes are fixed and all types are plain, so that both engines can be compared."""
     tensors = [*info.inputs, *info.outputs]
-    return not info.gears and all(numpy_name(one.dtype) and one.dtype != _DOUBLE and all(dim > 0 for dim in one.dims) for one in tensors)
+    return not info.gears and all(
+        numpy_name(one.dtype) and one.dtype != _DOUBLE and all(dim > 0 for dim in one.dims) for one in tensors
+    )
 
 
 def _seconds(engine: Engine, info: ModelInfo) -> float:
@@ -113,7 +120,14 @@ def _measure(path: Path) -> str:
     """The faster engine, found in a process of its own."""
     command = [sys.executable, "-m", "softnpu.executor.measure", str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True, env=config.child_environment())
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=True,
+            env=config.child_environment(),
+        )
         times = json.loads(done.stdout.strip().splitlines()[-1])
         faster = times.get("openvino", math.inf) < _MARGIN * times["onnxruntime"]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, IndexError) as error:
@@ -128,7 +142,9 @@ def _key(program: StoredProgram) -> str:
     digest = hashlib.sha256(program.graph)
     digest.update(repr(program.weights).encode())
     versions = [importlib.metadata.version(name) for name in ("onnxruntime", "openvino")]
-    digest.update(repr((versions, config.compute_threads(), os.cpu_count(), platform.processor(), os.uname().nodename)).encode())
+    digest.update(
+        repr((versions, config.compute_threads(), os.cpu_count(), platform.processor(), os.uname().nodename)).encode()
+    )
     return digest.hexdigest()[:32]
 
 

@@ -25,7 +25,11 @@ class LoadConfig:
     def set(self, attr: int, value: Any) -> None:
         """Set an option; TypeError for a value of the wrong type."""
         if attr not in _ATTRS:
-            raise NpuError(codes.INVALID_PARAM, f"option {attr} of a load configuration is not known", "use a value of aclmdlConfigAttr (0 to 28)")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"option {attr} of a load configuration is not known",
+                "use a value of aclmdlConfigAttr (0 to 28)",
+            )
         if attr == PATH:
             if not isinstance(value, str):
                 raise TypeError
@@ -37,29 +41,47 @@ class LoadConfig:
         if not isinstance(value, int):
             raise TypeError
         if attr == PRIORITY and not 0 <= value <= _MAX_PRIORITY:
-            raise NpuError(codes.INVALID_PARAM, f"priority {value} is outside of 0 to {_MAX_PRIORITY}", "0 is the highest priority")
+            raise NpuError(
+                codes.INVALID_PARAM, f"priority {value} is outside of 0 to {_MAX_PRIORITY}", "0 is the highest priority"
+            )
         if attr == LOAD_TYPE and value not in range(1, 7):
-            raise NpuError(codes.INVALID_PARAM, f"load type {value} is not known", "use 1 (file), 2 (file with memory), 3 (memory), 4 (memory with memory)")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"load type {value} is not known",
+                "use 1 (file), 2 (file with memory), 3 (memory), 4 (memory with memory)",
+            )
         self.values[attr] = value & _M64
 
     def resolve(self) -> tuple[str, str, tuple[int, int], tuple[int, int], tuple[int, int]]:
         """Kind of source, path, model memory, work memory and weight memory."""
         kind = self.values.get(LOAD_TYPE)
         if kind is None:
-            raise NpuError(codes.INVALID_PARAM, "the load type was not set", "call acl.mdl.set_config_opt(handle, 1, type) first")
+            raise NpuError(
+                codes.INVALID_PARAM, "the load type was not set", "call acl.mdl.set_config_opt(handle, 1, type) first"
+            )
         if kind in (FROM_FILE_WITH_Q, FROM_MEM_WITH_Q):
-            raise NpuError(codes.API_NOT_SUPPORT, "models driven by queues are not supported", "load the model from a file or from memory")
+            raise NpuError(
+                codes.API_NOT_SUPPORT,
+                "models driven by queues are not supported",
+                "load the model from a file or from memory",
+            )
         work = weight = (0, 0)
         if kind in (FROM_FILE_WITH_MEM, FROM_MEM_WITH_MEM):
             work = (self.values.get(WORK_ADDR, 0), self.values.get(WORK_SIZE, 0))
             weight = (self.values.get(WEIGHT_ADDR, 0), self.values.get(WEIGHT_SIZE, 0))
         if kind in (FROM_FILE, FROM_FILE_WITH_MEM):
             if PATH not in self.values:
-                raise NpuError(codes.INVALID_PARAM, "the path of the model was not set", "call acl.mdl.set_config_opt(handle, 2, path)")
+                raise NpuError(
+                    codes.INVALID_PARAM,
+                    "the path of the model was not set",
+                    "call acl.mdl.set_config_opt(handle, 2, path)",
+                )
             return "file", self.values[PATH], (0, 0), work, weight
         memory = (self.values.get(MEM_ADDR, 0), self.values.get(MEM_SIZE, 0))
         if not all(memory):
-            raise NpuError(codes.INVALID_PARAM, "address or size of the model in memory was not set", "set options 3 and 4")
+            raise NpuError(
+                codes.INVALID_PARAM, "address or size of the model in memory was not set", "set options 3 and 4"
+            )
         return "memory", "", memory, work, weight
 
 
@@ -72,11 +94,19 @@ class ExecConfig:
     def set(self, attr: int, value: Any) -> None:
         """Set an option; TypeError for a value of the wrong type."""
         if attr not in range(4):
-            raise NpuError(codes.INVALID_PARAM, f"option {attr} of a run configuration is not known", "use a value of aclmdlExecConfigAttr (0 to 3)")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"option {attr} of a run configuration is not known",
+                "use a value of aclmdlExecConfigAttr (0 to 3)",
+            )
         if not isinstance(value, int):
             raise TypeError
         if attr in (0, 1) and value < -1:
-            raise NpuError(codes.INVALID_PARAM, f"a timeout of {value} ms is not possible", "use -1 to wait for ever, or a positive number")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"a timeout of {value} ms is not possible",
+                "use -1 to wait for ever, or a positive number",
+            )
         self.values[attr] = value
 
     @property

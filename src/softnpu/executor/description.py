@@ -31,14 +31,20 @@ class ModelDesc:
     def need(self) -> ModelInfo:
         """The content; raises while there is none."""
         if self.info is None:
-            raise NpuError(codes.INVALID_PARAM, "the model description is empty", "fill it with acl.mdl.get_desc(desc, model_id)")
+            raise NpuError(
+                codes.INVALID_PARAM, "the model description is empty", "fill it with acl.mdl.get_desc(desc, model_id)"
+            )
         return self.info
 
     def tensor(self, word: str, index: int) -> TensorInfo:
         """An input or output by its index."""
         tensors = self.need().inputs if word == "input" else self.need().outputs
         if index >= len(tensors):
-            raise NpuError(codes.INVALID_PARAM, f"{word} {index} does not exist, the model has {len(tensors)}", f"see acl.mdl.get_num_{word}s; count from 0")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"{word} {index} does not exist, the model has {len(tensors)}",
+                f"see acl.mdl.get_num_{word}s; count from 0",
+            )
         return tensors[index]
 
     def name(self, word: str, index: int) -> str:
@@ -82,7 +88,11 @@ class ModelDesc:
         """The dims of an output under the gear that was set last."""
         info = self.need()
         if any(one.ranges for one in info.inputs):
-            raise NpuError(codes.API_NOT_SUPPORT, "a model with a shape range has no current output dims", "read acl.mdl.get_dataset_tensor_desc after the run")
+            raise NpuError(
+                codes.API_NOT_SUPPORT,
+                "a model with a shape range has no current output dims",
+                "read acl.mdl.get_dataset_tensor_desc after the run",
+            )
         if not info.gear_outputs:
             return self.dims("output", index)
         self.tensor("output", index)
@@ -122,13 +132,19 @@ class ModelDesc:
         """The dims of all inputs, one behind the other, for each gear."""
         real = self.gear_count(index)
         if count < real or count > _MAX_GEARS_ASKED:
-            raise NpuError(codes.INVALID_PARAM, f"gear_count is {count}, the model has {real} gears", "pass what acl.mdl.get_input_dynamic_gear_count returns")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"gear_count is {count}, the model has {real} gears",
+                "pass what acl.mdl.get_input_dynamic_gear_count returns",
+            )
         return [_dims("", dims) for dims in self.need().gear_inputs[:real]]
 
     def op_attr(self, op: str, attr: str) -> str:
         """The names of the original operators behind one of the model's, each after its length in brackets."""
         if attr != "_datadump_original_op_names":
-            raise NpuError(codes.INVALID_PARAM, f"the attribute {attr!r} cannot be asked", "only _datadump_original_op_names can")
+            raise NpuError(
+                codes.INVALID_PARAM, f"the attribute {attr!r} cannot be asked", "only _datadump_original_op_names can"
+            )
         self.need()
         if self.source is None:
             return ""
@@ -137,7 +153,11 @@ class ModelDesc:
                 if one.get("name") == op:
                     names = attr_value(one.get("attr", {}).get(attr, {})) or []
                     return "".join(f"[{len(name)}]{name}" for name in names)
-        raise NpuError(codes.INVALID_PARAM, f"the model has no operator named {op!r}", "atc --mode=1 lists the operators of a model")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the model has no operator named {op!r}",
+            "atc --mode=1 lists the operators of a model",
+        )
 
 
 def _dims(name: str, dims: list[int]) -> dict[str, Any]:
@@ -147,4 +167,8 @@ def _dims(name: str, dims: list[int]) -> dict[str, Any]:
 
 def _limit(count: int) -> None:
     if count > MAX_ITEMS:
-        raise NpuError(codes.STORAGE_OVER_LIMIT, f"{count} are more than the {MAX_ITEMS} that the answer can hold", "use fewer dims or gears")
+        raise NpuError(
+            codes.STORAGE_OVER_LIMIT,
+            f"{count} are more than the {MAX_ITEMS} that the answer can hold",
+            "use fewer dims or gears",
+        )

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from softnpu import ops
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
-from softnpu.compiler.singleop_desc import SingleOp
+from softnpu.compiler.singleop_desc import SingleOp, operator_of
 
 Selector = Callable[[int, list[int], int, list[int], int, int], object]
 
@@ -105,7 +104,7 @@ class KernelBook:
                 "call acl.op.update_params with the same descriptions and attributes first",
             )
         for word in (op_type, "".join(part[:1].upper() + part[1:] for part in op_type.split("_"))):
-            if ops.find(word) is not None:
+            if operator_of(word) is not None:
                 return word
         raise NpuError(
             codes.API_NOT_SUPPORT,

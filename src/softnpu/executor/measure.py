@@ -61,7 +61,10 @@ class Case:
         self.inputs = [_random(random, one) for one in info.inputs]
         self.outputs = [np.zeros(one.dims, numpy_name(one.dtype)) for one in info.outputs]
         taken = [_place(name, one, array) for name, one, array in zip(names, info.inputs, self.inputs, strict=True)]
-        given = [_place(name, one, array) for name, one, array in zip(info.extra["engine_outputs"], info.outputs, self.outputs, strict=True)]
+        given = [
+            _place(name, one, array)
+            for name, one, array in zip(info.extra["engine_outputs"], info.outputs, self.outputs, strict=True)
+        ]
         self.plan: Plan = engine.plan(taken, given)
 
     def once(self) -> float:

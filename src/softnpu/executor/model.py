@@ -69,10 +69,16 @@ class Model:
         self._outputs = [str(name) for name in self.info.extra.get("engine_outputs", ())]
         self._inputs = list(self.info.extra.get("engine_inputs", ()))
         if len(self._outputs) != len(self.info.outputs) or len(self._inputs) != len(self.info.inputs):
-            raise NpuError(codes.GE_EXEC_MODEL_DATA_SIZE_INVALID, "the model data are damaged: inputs and outputs do not fit the program", "convert the model again with atc")
+            raise NpuError(
+                codes.GE_EXEC_MODEL_DATA_SIZE_INVALID,
+                "the model data are damaged: inputs and outputs do not fit the program",
+                "convert the model again with atc",
+            )
         self.ranged = any(one.ranges for one in self.info.inputs)
         self.open_outputs = any(_unknown(one.dims) for one in self.info.outputs)
-        self.shape_input = next((i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None)
+        self.shape_input = next(
+            (i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None
+        )
         self.loaded = True
 
     def close(self) -> None:
@@ -109,7 +115,9 @@ class Model:
     def run(self, ready: _Ready) -> list[Shape]:
         """Run what was prepared; returns the dims of the outputs."""
         if not self.loaded:
-            raise NpuError(codes.GE_EXEC_MODEL_ID_INVALID, f"model {self.id} was unloaded", "unload a model after its work is done")
+            raise NpuError(
+                codes.GE_EXEC_MODEL_ID_INVALID, f"model {self.id} was unloaded", "unload a model after its work is done"
+            )
         plan = ready.plan
         assert plan is not None
         board, slot = self.context.device.board_slot()
@@ -125,16 +133,31 @@ class Model:
                     raise self._failed(instrument.explain(self, ready.places, error)) from error
                 for step in ready.after:
                     step()
-                dims = [one for one in ready.dims]
+                dims = list(ready.dims)
             finally:
                 board.task_ended(slot)
         if start and bus.listeners:
-            bus.publish(Span("model", self.name, start, time.monotonic_ns(), self.context.device.index, -1, threading.get_native_id(), {"model_id": self.id, "engine": self.engine.name}))
+            bus.publish(
+                Span(
+                    "model",
+                    self.name,
+                    start,
+                    time.monotonic_ns(),
+                    self.context.device.index,
+                    -1,
+                    threading.get_native_id(),
+                    {"model_id": self.id, "engine": self.engine.name},
+                )
+            )
         return [one or () for one in dims]
 
     def _failed(self, error: Exception) -> NpuError:
         text = " ".join(str(error).split())[:600]
-        return NpuError(codes.GE_INTERNAL_ERROR, f"model {self.id} ({self.name}) failed while running: {text}", "check the values and shapes of the inputs")
+        return NpuError(
+            codes.GE_INTERNAL_ERROR,
+            f"model {self.id} ({self.name}) failed while running: {text}",
+            "check the values and shapes of the inputs",
+        )
 
     def _memory(self) -> Memory:
         return self.context.device.process.memory
@@ -193,7 +216,11 @@ class Model:
             if count != len(wanted):
                 code = codes.INVALID_PARAM if self.ranged else codes.GE_PARAM_INVALID
                 names = ", ".join(one.name for one in wanted)
-                raise NpuError(code, f"the {word} dataset has {count} buffers, the model has {len(wanted)} {word}s ({names})", "add one buffer for each")
+                raise NpuError(
+                    code,
+                    f"the {word} dataset has {count} buffers, the model has {len(wanted)} {word}s ({names})",
+                    "add one buffer for each",
+                )
 
     def _input_shapes(self, inputs: Given, gear: int | None) -> list[Shape]:
         if gear is not None:
@@ -238,7 +265,11 @@ class Model:
         if not need:
             return 0
         if not buffer.address:
-            raise NpuError(codes.INVALID_PARAM, f"input {index} ({info.name}) has no memory, its data buffer holds a null pointer", "allocate it with acl.rt.malloc")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"input {index} ({info.name}) has no memory, its data buffer holds a null pointer",
+                "allocate it with acl.rt.malloc",
+            )
         if buffer.size >= need:
             self._memory().reach(buffer.address, need, False)
             ready.reach.append((buffer.address, need, False))
@@ -255,7 +286,9 @@ class Model:
     def _picture(self, ready: _Ready, index: int, info: TensorInfo, buffer: DataBuffer) -> tuple[Shape, int]:
         """The picture of dynamic AIPP: as many bytes as the program gave; the parameters say how they are read."""
         if not buffer.address or not buffer.size:
-            raise NpuError(codes.INVALID_PARAM, f"input {index} ({info.name}) has no memory", "allocate it with acl.rt.malloc")
+            raise NpuError(
+                codes.INVALID_PARAM, f"input {index} ({info.name}) has no memory", "allocate it with acl.rt.malloc"
+            )
         self._memory().reach(buffer.address, buffer.size, False)
         ready.reach.append((buffer.address, buffer.size, False))
         return (buffer.size,), buffer.address
@@ -266,7 +299,11 @@ class Model:
 
         size = aipp_block.block_bytes(batch)
         if not buffer.address or buffer.size < size:
-            raise NpuError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, f"the input {info.name} needs {info.size} bytes, its buffer has {buffer.size}", "allocate acl.mdl.get_input_size_by_index bytes for it")
+            raise NpuError(
+                codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+                f"the input {info.name} needs {info.size} bytes, its buffer has {buffer.size}",
+                "allocate acl.mdl.get_input_size_by_index bytes for it",
+            )
         source = self._memory().view(buffer.address, (size,), np.dtype(np.uint8))
         ready.reach.append((buffer.address, size, False))
         room = np.zeros(size, np.uint8)
@@ -295,7 +332,9 @@ class Model:
         ready.keep.append(room)
         return int(room.ctypes.data)
 
-    def _output_places(self, ready: _Ready, outputs: Given, gear: int | None) -> tuple[list[Place], list[tuple[int, int, DataBuffer]]]:
+    def _output_places(
+        self, ready: _Ready, outputs: Given, gear: int | None
+    ) -> tuple[list[Place], list[tuple[int, int, DataBuffer]]]:
         """Where outputs go, and those that are copied after the run: (output, place among the engine's own, buffer)."""
         places: list[Place] = []
         copies: list[tuple[int, int, DataBuffer]] = []
@@ -332,7 +371,11 @@ class Model:
             self._allocate(buffer, need)
             return True
         if not buffer.address:
-            raise NpuError(codes.INVALID_PARAM, f"output {index} ({info.name}) has no memory, its data buffer holds a null pointer of {buffer.size} bytes", "allocate it with acl.rt.malloc, or pass address 0 and size 0 to have it allocated")
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"output {index} ({info.name}) has no memory, its data buffer holds a null pointer of {buffer.size} bytes",
+                "allocate it with acl.rt.malloc, or pass address 0 and size 0 to have it allocated",
+            )
         if buffer.size >= need:
             return True
         if need - buffer.size > TOLERANCE:
@@ -375,12 +418,21 @@ def _bytes(dtype: int, shape: Shape) -> int:
 
 def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
     fits = len(dims) == len(info.dims) and all(
-        dim >= 0 and low <= dim and (high < 0 or dim <= high) for dim, (low, high) in zip(dims, info.ranges or [(dim, dim) for dim in info.dims], strict=False)
+        dim >= 0 and low <= dim and (high < 0 or dim <= high)
+        for dim, (low, high) in zip(dims, info.ranges or [(dim, dim) for dim in info.dims], strict=False)
     )
     if not fits:
-        raise NpuError(codes.INVALID_PARAM, f"the dims {list(dims)} of input {index} ({info.name}) are outside of what the model was built for: {[list(one) for one in info.ranges] or info.dims}", "use dims inside the range, or convert the model with a wider one")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the dims {list(dims)} of input {index} ({info.name}) are outside of what the model was built for: {[list(one) for one in info.ranges] or info.dims}",
+            "use dims inside the range, or convert the model with a wider one",
+        )
     return dims
 
 
 def _short(word: str, index: int, info: TensorInfo, need: int, size: int) -> NpuError:
-    return NpuError(codes.GE_PARAM_INVALID, f"{word} {index} ({info.name}) needs {need} bytes, its data buffer has {size}", f"allocate at least {need} bytes; acl.mdl.get_{word}_size_by_index tells the size")
+    return NpuError(
+        codes.GE_PARAM_INVALID,
+        f"{word} {index} ({info.name}) needs {need} bytes, its data buffer has {size}",
+        f"allocate at least {need} bytes; acl.mdl.get_{word}_size_by_index tells the size",
+    )

@@ -17,7 +17,11 @@ NHWC = 1
 
 def _entry(model: Model, index: int) -> tuple[str, dict[str, Any]]:
     if index >= len(model.info.inputs):
-        raise NpuError(codes.INVALID_PARAM, f"input {index} does not exist, the model has {len(model.info.inputs)}", "see acl.mdl.get_num_inputs; count from 0")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"input {index} does not exist, the model has {len(model.info.inputs)}",
+            "see acl.mdl.get_num_inputs; count from 0",
+        )
     name = model.info.inputs[index].name
     return name, model.info.extra.get("aipp", {}).get(name, {})
 
@@ -39,7 +43,11 @@ def first_info(model: Model, index: int) -> dict[str, Any]:
     """The parameters of static AIPP."""
     name, entry = _entry(model, index)
     if entry.get("type") != STATIC:
-        raise NpuError(codes.GE_AIPP_NOT_EXIST, f"input {index} ({name}) has no static AIPP", "acl.mdl.get_aipp_type tells which inputs have it")
+        raise NpuError(
+            codes.GE_AIPP_NOT_EXIST,
+            f"input {index} ({name}) has no static AIPP",
+            "acl.mdl.get_aipp_type tells which inputs have it",
+        )
     return dict(entry["info"])
 
 
@@ -47,7 +55,11 @@ def attach(process: Process, model: Model, dataset: Dataset, index: int, given: 
     """Attach a set to the parameter input of this index."""
     name, entry = _entry(model, index)
     if entry.get("type") != PARAMETERS:
-        raise NpuError(codes.INVALID_PARAM, f"input {index} ({name}) does not take AIPP parameters", "find it with acl.mdl.get_input_index_by_name(desc, 'ascend_dynamic_aipp_data')")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"input {index} ({name}) does not take AIPP parameters",
+            "find it with acl.mdl.get_input_index_by_name(desc, 'ascend_dynamic_aipp_data')",
+        )
     owner = next(key for key, one in model.info.extra["aipp"].items() if one.get("block") == name)
     _write(process, model, dataset, index, model.info.extra["aipp"][owner], given)
 
@@ -56,7 +68,11 @@ def attach_to_picture(process: Process, model: Model, dataset: Dataset, index: i
     """Attach a set to the parameter input that belongs to a picture input."""
     name, entry = _entry(model, index)
     if entry.get("type") != PICTURE:
-        raise NpuError(codes.FAILURE, f"input {index} ({name}) has no dynamic AIPP", "acl.mdl.get_aipp_type tells which inputs have it")
+        raise NpuError(
+            codes.FAILURE,
+            f"input {index} ({name}) has no dynamic AIPP",
+            "acl.mdl.get_aipp_type tells which inputs have it",
+        )
     _write(process, model, dataset, _index(model, entry["block"]), entry, given)
 
 
@@ -67,9 +83,17 @@ def _write(process: Process, model: Model, dataset: Dataset, index: int, entry: 
     buffer: DataBuffer = process.handles.get("data_buffer", dataset.buffers[index])
     name = model.info.inputs[index].name
     if not buffer.address:
-        raise NpuError(codes.INVALID_PARAM, f"input {index} ({name}) has no memory", "allocate acl.mdl.get_input_size_by_index bytes for it")
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"input {index} ({name}) has no memory",
+            "allocate acl.mdl.get_input_size_by_index bytes for it",
+        )
     if buffer.size < len(block):
-        raise NpuError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, f"input {index} ({name}) needs {len(block)} bytes, its buffer has {buffer.size}", "allocate acl.mdl.get_input_size_by_index bytes for it")
+        raise NpuError(
+            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+            f"input {index} ({name}) needs {len(block)} bytes, its buffer has {buffer.size}",
+            "allocate acl.mdl.get_input_size_by_index bytes for it",
+        )
     process.memory.store(buffer.address, block)
 
 

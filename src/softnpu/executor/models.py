@@ -21,7 +21,9 @@ class ModelTable:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def load(self, process: Process, source: Om, work: tuple[int, int] = (0, 0), weight: tuple[int, int] = (0, 0)) -> int:
+    def load(
+        self, process: Process, source: Om, work: tuple[int, int] = (0, 0), weight: tuple[int, int] = (0, 0)
+    ) -> int:
         """Load a model into the current context; work and weight are memory of the caller as (address, bytes)."""
         context = process.current()
         model = Model(source, context)
@@ -37,7 +39,11 @@ class ModelTable:
         if not address and not size:
             return
         if not address or size < need:
-            raise NpuError(codes.GE_PARAM_INVALID, f"the {word} memory has {size} bytes at {address:#x}, the model needs {need}", "ask acl.mdl.query_size how much is needed, or pass 0 and 0")
+            raise NpuError(
+                codes.GE_PARAM_INVALID,
+                f"the {word} memory has {size} bytes at {address:#x}, the model needs {need}",
+                "ask acl.mdl.query_size how much is needed, or pass 0 and 0",
+            )
         process.memory.reach(address, need, True)
 
     def get(self, number: int) -> Model:
@@ -58,7 +64,11 @@ class ModelTable:
 
 def unknown(number: int) -> NpuError:
     """The error for a number that no loaded model has."""
-    return NpuError(codes.GE_EXEC_MODEL_ID_INVALID, f"no loaded model has the id {number}", "use the id that acl.mdl.load_* returned, before acl.mdl.unload")
+    return NpuError(
+        codes.GE_EXEC_MODEL_ID_INVALID,
+        f"no loaded model has the id {number}",
+        "use the id that acl.mdl.load_* returned, before acl.mdl.unload",
+    )
 
 
 def table(process: Process) -> ModelTable:

@@ -276,7 +276,7 @@ def _compile(op: Any) -> OpModel:
         key = info.extra["single_op"] = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"
-            build.write(graph, info, path, Options(), check=False)
+            build.write(graph, info, path, Options(), check=True)
             return OpModel(Om(path.read_bytes()), key, "compiled")
     except AtcError as error:
         raise NpuError(

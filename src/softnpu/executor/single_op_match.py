@@ -8,11 +8,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from softnpu import ops
 from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import TensorDesc
-from softnpu.compiler.singleop_desc import SingleOp, Tensor
+from softnpu.compiler.singleop_desc import SingleOp, Tensor, operator_of
 from softnpu.compiler.singleop_words import ND, RESERVED, UNDEFINED, format_word
 from softnpu.graph.ir import Constant
 
@@ -190,7 +189,7 @@ def _tensor_fits(have: list[Any], want: list[Any], ranges: list[Any]) -> bool:
 
 def _plain(op_type: str, attrs: dict[str, Any]) -> dict[str, Any]:
     """Attributes as they are compared: floats in single precision, without defaults and what the tensors say anyway."""
-    operator = ops.find(op_type)
+    operator = operator_of(op_type)
     defaults = operator.schema.attrs if operator is not None else {}
     implied = _IMPLIED.get(op_type, frozenset())
     found = {key: _single(value) for key, value in attrs.items() if key not in implied}

@@ -89,7 +89,9 @@ class Node:
     type: str
     inputs: list[Value | None] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
-    attrs: dict[str, Any] = field(default_factory=dict)  # CANN's attributes: bool, int, float, str, bytes, lists of them, Constant, Graph
+    attrs: dict[str, Any] = field(
+        default_factory=dict
+    )  # CANN's attributes: bool, int, float, str, bytes, lists of them, Constant, Graph
     data: Constant | None = None  # of a Const
     source: Source | None = None
     origin: list[str] = field(default_factory=list)  # names of the nodes of the source model that it stands for
@@ -147,13 +149,13 @@ class Graph:
             self.nodes.insert(self.nodes.index(before), node)
         return node
 
-    def op(self, type: str, inputs: list[Value | None], name: str = "", outputs: int = 1, **attrs: Any) -> Node:  # noqa: A002
+    def op(self, type: str, inputs: list[Value | None], name: str = "", outputs: int = 1, **attrs: Any) -> Node:
         """Make a node with fresh output values and append it."""
         name = self.unique(name or type)
         made = [Value(name if outputs == 1 else self.unique(f"{name}_{i}")) for i in range(outputs)]
         return self.add(Node(name, type, list(inputs), made, dict(attrs)))
 
-    def data_node(self, name: str, dtype: int, shape: Shape | None, format: int = ND) -> Node:  # noqa: A002
+    def data_node(self, name: str, dtype: int, shape: Shape | None, format: int = ND) -> Node:
         """An input of the graph."""
         self.reserve([name])
         value = Value(name, dtype, shape, format)
@@ -243,9 +245,9 @@ class Graph:
                     continue
                 stack.append((node, True))
                 for value in reversed(node.inputs):
-                    if value is not None and value.producer is not None and id(value.producer) in place:
-                        if id(value.producer) not in done:
-                            stack.append((value.producer, False))
+                    producer = value.producer if value is not None else None
+                    if producer is not None and id(producer) in place and id(producer) not in done:
+                        stack.append((producer, False))
         self.nodes = ordered
 
     def verify(self) -> None:

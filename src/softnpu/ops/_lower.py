@@ -59,7 +59,9 @@ class Site:
     def need(self, name: str) -> Any:
         """An attribute that must be there."""
         if name not in self.attrs:
-            raise OpError(f"{self.type} {self.name!r} lacks the attribute {name!r}; add it to the operator's description")
+            raise OpError(
+                f"{self.type} {self.name!r} lacks the attribute {name!r}; add it to the operator's description"
+            )
         return self.attrs[name]
 
     def input(self, index: int) -> str:
@@ -78,7 +80,9 @@ class Site:
         """The shape of an input, whose rank must be known (dims may be -1)."""
         found = self.input_shapes[index]
         if found is None:
-            raise OpError(f"{self.type} {self.name!r} needs to know the rank of its input {index}; give the model fixed input shapes")
+            raise OpError(
+                f"{self.type} {self.name!r} needs to know the rank of its input {index}; give the model fixed input shapes"
+            )
         return found
 
     def rank(self, index: int = 0) -> int:
@@ -93,7 +97,9 @@ class Site:
         """The content of an input that must be a constant."""
         found = self.constants[index] if index < len(self.constants) else None
         if found is None:
-            raise OpError(f"{self.type} {self.name!r} needs a constant as its input {index}; computed values are not supported there")
+            raise OpError(
+                f"{self.type} {self.name!r} needs a constant as its input {index}; computed values are not supported there"
+            )
         return found
 
 
@@ -117,7 +123,7 @@ class Builder:
         """A fresh name, with the site's name before it."""
         return self._unique(f"{self.prefix}/{wish}" if self.prefix else wish)
 
-    def op(self, type: str, *inputs: str | None, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:  # noqa: A002
+    def op(self, type: str, *inputs: str | None, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
         """Add a call; returns the name of its result, or a tuple of names where it has several.
 
         Attributes are Python values: int, float, str, bytes, lists of them, a NumPy array for a tensor. None leaves one out."""
@@ -172,7 +178,14 @@ class Builder:
         """Permute the dims."""
         return str(self.op("Transpose", x, perm=list(perm)))
 
-    def slice(self, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] | None = None) -> str:  # noqa: A003
+    def slice(
+        self,
+        x: str,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        axes: Sequence[int],
+        steps: Sequence[int] | None = None,
+    ) -> str:
         """Cut a piece out; `ends` may be larger than the dim."""
         if self.opset < 10:
             if steps is not None and any(step != 1 for step in steps):
@@ -182,7 +195,15 @@ class Builder:
         numbers = [self.const(np.array(list(one), np.int64)) for one in (starts, ends, axes)]
         return str(self.op("Slice", x, *numbers, *more))
 
-    def pad(self, x: str, before: Sequence[int], after: Sequence[int], value: float = 0.0, mode: str = "constant", dtype: int = 0) -> str:
+    def pad(
+        self,
+        x: str,
+        before: Sequence[int],
+        after: Sequence[int],
+        value: float = 0.0,
+        mode: str = "constant",
+        dtype: int = 0,
+    ) -> str:
         """Pad every dim; `dtype` is the type of x."""
         pads = [*before, *after]
         if self.opset < 11:
@@ -193,7 +214,9 @@ class Builder:
     def reduce(self, kind: str, x: str, axes: Sequence[int] | None, keepdims: bool = True) -> str:
         """`kind` is Sum, Mean, Max, Min, Prod, L1, L2, LogSum, LogSumExp or SumSquare; axes None means all."""
         if axes is None or not (self.opset >= 18 or (kind == "Sum" and self.opset >= 13)):
-            return str(self.op(f"Reduce{kind}", x, axes=list(axes) if axes is not None else None, keepdims=int(keepdims)))
+            return str(
+                self.op(f"Reduce{kind}", x, axes=list(axes) if axes is not None else None, keepdims=int(keepdims))
+            )
         return str(self.op(f"Reduce{kind}", x, self.const(np.array(axes, np.int64)), keepdims=int(keepdims)))
 
     def split(self, x: str, sizes: Sequence[int], axis: int) -> tuple[str, ...]:

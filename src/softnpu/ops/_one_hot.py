@@ -7,6 +7,8 @@ import numpy as np
 from softnpu.ops._lower import Builder, Site
 from softnpu.ops._math import INT64
 
+_MANY = 1 << 16
+
 
 def one_hot(b: Builder, n: Site, numbers: str, values: tuple[int, int]) -> str:
     """`on` where the index equals the place on the new axis, `off` elsewhere: also for an index outside of the depth."""
@@ -18,5 +20,7 @@ def one_hot(b: Builder, n: Site, numbers: str, values: tuple[int, int]) -> str:
 
 
 def counted(b: Builder, depth: int) -> str:
-    """The numbers from 0 to before the depth."""
-    return b.const(np.arange(depth, dtype=np.int64))
+    """The numbers from 0 to before the depth; many of them are made at run time."""
+    if depth <= _MANY:
+        return b.const(np.arange(depth, dtype=np.int64))
+    return str(b.op("Range", b.const(0), b.const(depth), b.const(1)))

@@ -32,6 +32,9 @@ def wanted(n: Site) -> tuple[int, int] | None:
     return height, width
 
 
+MANY = 1 << 16  # rows for which a list of places would be too long
+
+
 def nearest_rows(size: int, result: int, corners: bool, centres: bool) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Which rows of the source the rows of the result take; in float32, since the rounding decides which one is taken."""
     one = np.float32

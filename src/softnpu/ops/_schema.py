@@ -44,13 +44,13 @@ class Operator:
     infer: Infer | None
 
 
-def _snake(type: str) -> str:  # noqa: A002
+def _snake(type: str) -> str:
     """File name of a CANN type: BatchMatMulV2 → batch_mat_mul_v2."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type)
     return re.sub(r"_+", "_", text).lower()
 
 
-def file_of(type: str) -> str:  # noqa: A002
+def file_of(type: str) -> str:
     """The module name an operator of this type lives in."""
     word = _snake(type)
     return f"{word}_" if word in _KEYWORDS else word
@@ -60,7 +60,7 @@ _KEYWORDS = frozenset({"if", "while", "and", "or", "not", "is", "with", "for", "
 
 
 @cache
-def find(type: str) -> Operator | None:  # noqa: A002
+def find(type: str) -> Operator | None:
     """The operator of a CANN type, or None."""
     if not type.isidentifier():
         return None
@@ -73,13 +73,15 @@ def find(type: str) -> Operator | None:  # noqa: A002
     schemas = getattr(module, "SCHEMAS", None) or (module.SCHEMA,)
     for schema in schemas:
         if schema.type == type:
-            return Operator(schema, getattr(module, "lower", None), getattr(module, "compute", None), getattr(module, "infer", None))
+            return Operator(
+                schema, getattr(module, "lower", None), getattr(module, "compute", None), getattr(module, "infer", None)
+            )
     return None
 
 
 def types() -> list[str]:
     """Every CANN type that has a file, sorted."""
-    import softnpu.ops as package  # noqa: PLC0415
+    import softnpu.ops as package
 
     found = []
     for entry in pkgutil.iter_modules(package.__path__):

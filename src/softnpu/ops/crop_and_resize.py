@@ -20,6 +20,8 @@ SCHEMA = Schema(
 def lower(b: Builder, n: Site) -> str:
     height, width, channels = _image(n)
     rows, columns = (int(one) for one in n.constant(3).reshape(-1))
+    if not 1 <= min(rows, columns) <= max(rows, columns) <= 1 << 16:
+        raise OpError(f"CropAndResize {n.name!r} has the crop size {[rows, columns]}; both must lie in [1, 65536]")
     edges = b.split(n.input(1), [1, 1, 1, 1], 1)  # y1, x1, y2, x2
     method = n.attr("method", "bilinear")
     if method not in ("bilinear", "nearest"):

@@ -19,6 +19,8 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"ExtractImagePatches {n.name!r} has windows of {kernel} on {sizes}; all sizes must be known and positive"
         )
+    if kernel[0] * kernel[1] > 1 << 12:
+        raise OpError(f"ExtractImagePatches {n.name!r} has windows of {kernel}; at most 4096 pixels are supported")
     x = n.input(0)
     if n.need("padding") == "SAME":
         pads = [same_pads(*four) for four in zip(sizes, kernel, strides, rates, strict=True)]

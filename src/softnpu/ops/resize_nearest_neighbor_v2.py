@@ -2,7 +2,7 @@
 
 from softnpu.ops._layout import format_of
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._resize import ATTRS, flags, nearest_rows, resize, wanted
+from softnpu.ops._resize import ATTRS, MANY, flags, nearest_rows, resize, wanted
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("ResizeNearestNeighborV2", ("x", "size"), attrs=dict(ATTRS))
@@ -14,7 +14,7 @@ def lower(b: Builder, n: Site) -> str:
     size = wanted(n)
     axes = [word.index("H"), word.index("W")]
     source = [n.shape(0)[axis] for axis in axes]
-    if size is not None and min(source) > 0:
+    if size is not None and min(source) > 0 and max(size) <= MANY:
         x = n.input(0)
         for axis, before, after in zip(axes, source, size, strict=True):
             if before != after:

@@ -419,6 +419,14 @@ def test_all_unknown_types_stand_in_one_error(tmp_path: Path) -> None:
     assert "a (Magic), b (Wonder)" in error.message
 
 
+@pytest.mark.parametrize(
+    "kind", ["Yolo", "YoloV3DetectionOutput", "SReLU", "Correlation", "L2Normalize", "SpatialTransformer"]
+)
+def test_layers_whose_meaning_is_not_documented_are_refused(kind: str, tmp_path: Path) -> None:
+    param = "yolo_param { classes: 2 }" if kind == "Yolo" else ""
+    assert refused(tmp_path, head(x=MAP) + layer(kind, param)).code == "E11009"
+
+
 def test_detection_output_must_be_renamed(tmp_path: Path) -> None:
     text = head(x=(1, 4)) + layer(
         "DetectionOutput",

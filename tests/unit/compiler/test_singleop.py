@@ -247,7 +247,7 @@ def test_unknown_dims_come_with_ranges(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        (add(op="NoSuchOperator"), "E10501"), (add(op="../relu"), "E10501"), (add(output_desc=[desc([3, 4], "int32")]), "E10027"),
+        (add(op="NoSuchOperator"), "E10501"), (add(op="../relu"), "E10501"), (add(op="_lower"), "E10501"), (add(output_desc=[desc([3, 4], "int32")]), "E10027"),
         (add(output_desc=[desc([3, 3], "float")]), "E10027"), ({"op": "Muls", "input_desc": [desc([3])], "output_desc": [desc([3])]}, "E14001"),
         ({"op": "Relu", "input_desc": [desc([1, 1, 2, 2, 8], form="NC1HWC0", type="float")], "output_desc": [desc([3])]}, "E10027"),
     ],

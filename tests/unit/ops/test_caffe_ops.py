@@ -11,7 +11,6 @@ import pytest
 from caffe_support import net, op, run, write
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import read
 
 Array = np.ndarray[Any, Any]
 
@@ -124,19 +123,6 @@ def test_conv2d_padding_same_as_tensorflow() -> None:
     close(op("Conv2D", x, w, strides=[1, 2, 2, 1], pads=[0, 0, 0, 0], padding="SAME", data_format="NHWC")[0], wanted)
 
 
-def test_correlation_takes_a_filter_for_every_image() -> None:
-    x, w = rand(2, 3, 6, 7), rand(2, 3, 3, 2, seed=2)
-    wanted = np.concatenate([convolve(x[i : i + 1], w[i : i + 1], 1) for i in range(2)])
-    close(op("Correlation", w, x, groups=1)[0], wanted)
-    deep = np.stack(
-        [
-            np.concatenate([convolve(x[i : i + 1, c : c + 1], w[i : i + 1, c : c + 1], 1)[0] for c in range(3)])
-            for i in range(2)
-        ]
-    )
-    close(op("Correlation", w, x, groups=3)[0], deep)
-
-
 # ---- elementwise and shapes ------------------------------------------------------------------------------------------
 
 X = rand(2, 4, 5, 6)
@@ -146,7 +132,6 @@ SIMPLE: dict[str, tuple[list[Array], dict[str, Any], Array]] = {
     "Bias": ([X, rand(4, 5)], {"axis": 1, "num_axes": 2}, X + rand(4, 5)[:, :, None]),
     "Clip": ([X], {"min": -0.2, "max": 0.4}, X.clip(-0.2, 0.4)),
     "FullyConnection": ([X, rand(30, 3), rand(3)], {"num_output": 3, "axis": 2, "transpose": True}, X.reshape(2, 4, 30) @ rand(30, 3) + rand(3)),
-    "L2Normalize": ([X], {"axis": [1], "eps": 1e-4}, X / np.sqrt((X**2).sum(1, keepdims=True))),
     "MVN": ([X], {"eps": 0.1}, (X - X.mean((2, 3), keepdims=True)) / (X.std((2, 3), keepdims=True) + 0.1)),
     "Mish": ([X], {}, X * np.tanh(np.log1p(np.exp(X)))),
     "MatrixInverse": ([rand(2, 3, 3)], {}, np.linalg.inv(rand(2, 3, 3).astype(np.float64)).astype(np.float32)),
@@ -182,14 +167,6 @@ def test_bn_inference_divides_by_its_count() -> None:
     close(op("BNInference", X, mean, variance, np.array([2.0], np.float32), gamma, beta, epsilon=1e-3)[0], wanted)
     empty = op("BNInference", X, mean, variance, np.zeros(1, np.float32), epsilon=1.0)[0]
     close(empty, X)  # a count of 0 means statistics of 0
-
-
-def test_srelu_has_three_pieces() -> None:
-    low, low_slope, high, high_slope = rand(4) - 1, rand(4, seed=2), rand(4) + 1, rand(4, seed=3)
-    x = 3 * X
-    t = [one[:, None, None] for one in (low, low_slope, high, high_slope)]
-    wanted = np.where(x >= t[2], t[2] + t[3] * (x - t[2]), np.where(x <= t[0], t[0] + t[1] * (x - t[0]), x))
-    close(op("SReLU", x, low, low_slope, high, high_slope)[0], wanted)
 
 
 def reorg(x: Array, stride: int, forward: bool) -> Array:
@@ -384,7 +361,7 @@ def test_proposal_finds_the_regions_that_opencv_finds(tmp_path: Path) -> None:
     close(rois[0].T[:count], other.forward("y").reshape(-1, 5)[:count], 1e-3)
 
 
-# ---- SSD and YOLO ----------------------------------------------------------------------------------------------------
+# ---- SSD ---- ----------------------------------------------------------------------------------------------------
 
 
 def test_ssd_detections_by_hand() -> None:
@@ -429,111 +406,3 @@ def test_ssd_other_box_codes(code: int) -> None:
         keep_top_k=1,
     )
     close(y[0, 0, 3:7], (anchors[0, 0] + 0.1 * delta[0] * side).astype(np.float32))
-
-
-def row(size: int) -> int:
-    return math.ceil((2 * size + 32) / 32) * 32 // 2
-
-
-@pytest.mark.parametrize(
-    ("version", "softmax", "background"),
-    [("V3", True, False), ("V2", False, False), ("V2", True, False), ("V2", False, True), ("V2", True, True)],
-)
-def test_yolo_activates_and_sorts_the_channels(version: str, softmax: bool, background: bool) -> None:
-    boxes, classes, h, w = 3, 4, 3, 5
-    x = rand(2, boxes * (5 + classes), h, w, low=-3, high=3)
-    coord, obj, score = op(
-        "Yolo", x, outputs=3, boxes=boxes, classes=classes, yolo_version=version, softmax=softmax, background=background
-    )
-    parts = x.reshape(2, boxes, 5 + classes, h * w)
-    o, s = parts[:, :, 4:5], parts[:, :, 5:]
-    exp = np.exp
-    if version == "V3" or not (softmax or background):
-        o, s = sigmoid(o), sigmoid(s)
-    elif not background:
-        o, s = sigmoid(o), exp(s) / exp(s).sum(2, keepdims=True)
-    elif not softmax:
-        s = sigmoid(s)
-    else:
-        total = exp(o) + exp(s).sum(2, keepdims=True)
-        o, s = exp(o) / total, exp(s) / total
-    assert coord.shape == (2, boxes * 4, row(h * w))
-    assert obj.shape == (2, row(boxes * h * w))
-    assert score.shape == (2, classes, row(boxes * h * w))
-    wanted = np.stack([sigmoid(parts[:, :, 0]), sigmoid(parts[:, :, 1]), parts[:, :, 3], parts[:, :, 2]], 1)
-    close(coord[:, :, : h * w].reshape(2, 4, boxes, h * w), wanted)
-    close(obj[:, : boxes * h * w], o.reshape(2, -1))
-    close(score[:, :, : boxes * h * w], s.transpose(0, 2, 1, 3).reshape(2, classes, -1))
-    assert not coord[:, :, h * w :].any() and not obj[:, boxes * h * w :].any()
-
-
-YOLO = """
-layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 1 dim: 21 dim: 2 dim: 3 } } }
-layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 1 dim: 21 dim: 4 dim: 6 } } }
-layer { name: "c" type: "Input" top: "c" input_param { shape { dim: 1 dim: 21 dim: 8 dim: 12 } } }
-layer { name: "info" type: "Input" top: "info" input_param { shape { dim: 1 dim: 4 } } }
-layer { name: "ya" type: "Yolo" bottom: "a" top: "a0" top: "a1" top: "a2" yolo_param { classes: 2 } }
-layer { name: "yb" type: "Yolo" bottom: "b" top: "b0" top: "b1" top: "b2" yolo_param { classes: 2 } }
-layer { name: "yc" type: "Yolo" bottom: "c" top: "c0" top: "c1" top: "c2" yolo_param { classes: 2 } }
-layer { name: "out" type: "YoloV3DetectionOutput" bottom: "a0" bottom: "b0" bottom: "c0" bottom: "a1" bottom: "b1" bottom: "c1"
-        bottom: "a2" bottom: "b2" bottom: "c2" bottom: "info" top: "boxes" top: "number"
-        yolov3_detection_output_param { classes: 2 post_nms_topn: 20
-          biases_low: 40 biases_low: 20 biases_low: 30 biases_low: 30 biases_low: 50 biases_low: 25
-          biases_mid: 4 biases_mid: 2 biases_mid: 3 biases_mid: 3 biases_mid: 5 biases_mid: 5
-          biases_high: 1 biases_high: 1 biases_high: 2 biases_high: 2 biases_high: 3 biases_high: 3 } }
-"""
-
-
-def test_yolo_v3_detections_by_hand(tmp_path: Path) -> None:
-    a, b, c = (np.full((1, 21, *size), -9.0, np.float32) for size in ((2, 3), (4, 6), (8, 12)))
-    a.reshape(3, 7, 2, 3)[1, :, 1, 2] = [0.5, -0.5, 0.2, 0.1, 3, 4, -9]  # second anchor, class 0
-    a.reshape(3, 7, 2, 3)[2, :, 1, 2] = [0.5, -0.5, -0.3, 0.3, 2, 3, -9]  # overlaps it, is weaker
-    b.reshape(3, 7, 4, 6)[0, :, 0, 1] = [0, 0, 0, 0, 5, -9, 5]  # class 1
-    info = np.array([[64, 96, 128, 128]], np.float32)
-    graph = net(tmp_path, YOLO)
-    assert graph.outputs[0].name == "out:0:boxes"
-    boxes, number = run(graph, a, b, c, info)
-    assert boxes.shape == (1, 120)
-    assert number[0, 0] == 2
-    first, second = boxes[0, :12].reshape(6, 2).T
-
-    def image(x: float, y: float, w: float, h: float) -> list[float]:
-        # the square image fills 64 of 96 columns of the network's input
-        x, w = (x - 16) * 2, w * 2
-        return [x - w / 2, y * 2 - h, x + w / 2, y * 2 + h]
-
-    s = sigmoid(np.array([0.5, -0.5, 3, 4, 5]))
-    close(
-        first,
-        np.array(
-            [*image((2 + s[0]) * 32, (1 + s[1]) * 32, 30 * math.exp(0.2), 30 * math.exp(0.1)), s[2] * s[3], 0],
-            np.float32,
-        ),
-        1e-4,
-    )
-    close(second, np.array([*image(1.5 * 16, 0.5 * 16, 4, 2), s[4] * s[4], 1], np.float32), 1e-4)
-
-
-def test_yolo_v2_detections_by_hand(tmp_path: Path) -> None:
-    text = """
-    layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 1 dim: 14 dim: 4 dim: 4 } } }
-    layer { name: "info" type: "Input" top: "info" input_param { shape { dim: 1 dim: 4 } } }
-    layer { name: "y" type: "Yolo" bottom: "a" top: "a0" top: "a1" top: "a2" yolo_param { boxes: 2 classes: 2 yolo_version: "V2" softmax: true } }
-    layer { name: "out" type: "YoloV2DetectionOutput" bottom: "a0" bottom: "a1" bottom: "a2" bottom: "info" top: "boxes" top: "number"
-            yolov2_detection_output_param { boxes: 2 classes: 2 biases: 0.5 biases: 1 biases: 2 biases: 1.5 post_nms_topn: 8 } }
-    """
-    a = np.full((1, 14, 4, 4), -9.0, np.float32)
-    a.reshape(2, 7, 4, 4)[1, :, 2, 3] = [0, 0, 0, 0, 4, 1, 5]
-    boxes, number = run(net(tmp_path, text), a, np.array([[128, 128, 64, 64]], np.float32))
-    assert boxes.shape == (1, 6, 8)
-    assert number[0, 0] == 1
-    score = sigmoid(np.array(4.0)) * sigmoid(np.array(4.0))
-    close(
-        boxes[0, :, 0], np.array([(3.5 - 1) * 16, (2.5 - 0.75) * 16, 4.5 * 16, 3.25 * 16, score, 1], np.float32), 1e-4
-    )
-
-
-def test_detections_need_their_yolo_layers(tmp_path: Path) -> None:
-    text = YOLO.replace('bottom: "a0"', 'bottom: "a"', 1)
-    with pytest.raises(AtcError, match="Yolo"):
-        read(*write(tmp_path, text), "net")

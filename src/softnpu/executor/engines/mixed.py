@@ -26,7 +26,11 @@ class MixedEngine(Engine):
             known = "program" in step and 0 <= step["program"] < len(engines)
             operator = ops.find(str(step.get("type"))) if "type" in step else None
             if not known and (operator is None or operator.compute is None):
-                raise NpuError(codes.GE_EXEC_LOAD_KERNEL_PARTITION_FAILED, f"the model has a step {step.get('type')!r} that this version cannot run", "convert it again with this version's atc")
+                raise NpuError(
+                    codes.GE_EXEC_LOAD_KERNEL_PARTITION_FAILED,
+                    f"the model has a step {step.get('type')!r} that this version cannot run",
+                    "convert it again with this version's atc",
+                )
 
     def plan(self, inputs: list[Place], outputs: list[Place]) -> Plan:
         """Take the places as they are; pieces are bound while running, since shapes may follow from values."""

@@ -45,7 +45,9 @@ class OrtEngine(Engine):
         else:
             location, base = WEIGHTS, 0
             if self._weights is not None and self._program.weights:
-                options.add_external_initializers_from_files_in_memory([location], [self._weights], [len(self._weights)])
+                options.add_external_initializers_from_files_in_memory(
+                    [location], [self._weights], [len(self._weights)]
+                )
         return _session(ort, self._program.onnx(location, base), options)
 
     def session(self, threads: int) -> Any:
@@ -77,7 +79,12 @@ def _session(ort: Any, data: bytes, options: Any) -> Any:
             found = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception:
             raise error from None
-        log().write(WARNING, f"the engine runs the model without optimisation: {' '.join(str(error).split())[:300]}", "GE", "load")
+        log().write(
+            WARNING,
+            f"the engine runs the model without optimisation: {' '.join(str(error).split())[:300]}",
+            "GE",
+            "load",
+        )
         return found
 
 
@@ -94,12 +101,16 @@ class _OrtPlan(Plan):
         binding = session.io_binding()
         for one in self._inputs:
             assert one.shape is not None
-            binding.bind_input(one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data)
+            binding.bind_input(
+                one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data
+            )
         for one in self._outputs:
             if one.shape is None:
                 binding.bind_output(one.name, "cpu")
             else:
-                binding.bind_output(one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data)
+                binding.bind_output(
+                    one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data
+                )
         found = self._bound[threads] = (session.run_with_iobinding, binding)
         return found
 

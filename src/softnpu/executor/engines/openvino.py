@@ -101,5 +101,9 @@ def _source(program: StoredProgram, place: tuple[Path, str, int] | None, weights
                 path.unlink(missing_ok=True)
             return
     if len(weights) > _INLINE_LIMIT:
-        raise NpuError(codes.FEATURE_UNSUPPORTED, "the folder of the model cannot be written, and its weights are too large to be copied", "use SOFTNPU_ENGINE=onnxruntime")
+        raise NpuError(
+            codes.FEATURE_UNSUPPORTED,
+            "the folder of the model cannot be written, and its weights are too large to be copied",
+            "use SOFTNPU_ENGINE=onnxruntime",
+        )
     yield program.onnx_inline(weights)

@@ -1,11 +1,11 @@
-"""Layers of other Caffes that atc knows: SSD, Faster R-CNN, R-FCN, YOLO, segmentation and a few more."""
+"""Layers of other Caffes that atc knows: SSD, Faster R-CNN, R-FCN, segmentation and a few more."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from softnpu.compiler.frontends.caffe.layers import MAKERS, copied, maker, simple
-from softnpu.compiler.frontends.caffe.net import Layer, Net, bad
+from softnpu.compiler.frontends.caffe.layers import MAKERS, copied, maker
+from softnpu.compiler.frontends.caffe.net import Layer, Net
 from softnpu.graph.ir import Value
 
 MAKERS.update(
@@ -13,7 +13,6 @@ MAKERS.update(
         "Interp": copied(
             "Interp", "interp_param", height=0, width=0, zoom_factor=1, shrink_factor=1, pad_beg=0, pad_end=0
         ),
-        "L2Normalize": simple("L2Normalize", axis=[1], eps=1e-4),
         "MatrixInverse": copied("MatrixInverse", "matrix_inverse_param", adjoint=False),
         "Permute": copied("Permute", "permute_param", order=[0]),
         "Reorg": copied("PassThrough", "reorg_param", stride=2, reverse=False),
@@ -21,9 +20,6 @@ MAKERS.update(
         "ShuffleChannel": copied("ShuffleChannel", "shuffle_channel_param", group=1),
     }
 )
-_YOLO = {
-    "relative": True, "obj_threshold": 0.5, "score_threshold": 0.5, "iou_threshold": 0.45, "pre_nms_topn": 512, "post_nms_topn": 512, "coords": 4,
-}  # fmt: skip
 
 
 @maker("Axpy")
@@ -31,13 +27,6 @@ def axpy(net: Net, layer: Layer) -> list[Value]:
     """scale·x + y."""
     layer.count(3)
     return net.one(layer, "AxpyV1", layer.bottoms)
-
-
-@maker("Correlation")
-def correlation(net: Net, layer: Layer) -> list[Value]:
-    """Images with filters of their own."""
-    layer.count(2)
-    return net.one(layer, "Correlation", layer.bottoms, groups=1)
 
 
 @maker("BatchedMatMul")
@@ -71,17 +60,6 @@ def normalize(net: Net, layer: Layer) -> list[Value]:
         "eps": given.get("eps", 1e-10),
     }
     return net.one(layer, "Normalize", [layer.bottoms[0], scale], **attrs)
-
-
-@maker("SReLU")
-def srelu(net: Net, layer: Layer) -> list[Value]:
-    """Four blobs: left threshold and slope, right threshold and slope; one for all channels where they hold one value."""
-    layer.count(1)
-    first = layer.blobs[0].shape if layer.blobs else (layer.channels(),)
-    shared = all(dim == 1 for dim in first)
-    words = ("threshold_left", "slope_left", "threshold_right", "slope_right")
-    blobs = [net.blob(layer, index, (1 if shared else layer.channels(),), word) for index, word in enumerate(words)]
-    return net.one(layer, "SReLU", [layer.bottoms[0], *blobs], channel_shared=shared)
 
 
 @maker("Upsample")
@@ -175,67 +153,3 @@ def psroi_pooling(net: Net, layer: Layer) -> list[Value]:
     layer.count(2)
     attrs = {word: layer.need("psroi_pooling_param", word) for word in ("spatial_scale", "output_dim", "group_size")}
     return net.one(layer, "PSROIPooling", layer.bottoms, **attrs)
-
-
-@maker("Yolo")
-def yolo(net: Net, layer: Layer) -> list[Value]:
-    """A YOLO head: coordinates, objectness, class scores."""
-    layer.count(1)
-    defaults = {
-        "boxes": 3,
-        "coords": 4,
-        "classes": 80,
-        "yolo_version": "V3",
-        "softmax": False,
-        "background": False,
-        "softmaxtree": False,
-    }
-    given = layer.param("yolo_param")
-    return net.node(
-        layer, "Yolo", layer.bottoms, 3, **{word: given.get(word, value) for word, value in defaults.items()}
-    ).outputs
-
-
-def _grids(layer: Layer, many: int) -> list[int]:
-    """Height and width of the maps that came into the Yolo layers before."""
-    found: list[int] = []
-    for value in layer.bottoms[:many]:
-        before = value.producer
-        if before is None or before.type != "Yolo" or before.inputs[0] is None or before.inputs[0].shape is None:
-            raise bad(
-                layer.name, f"takes [{value.name}], which is no result of a Yolo layer", "put Yolo layers before it"
-            )
-        found += before.inputs[0].shape[2:]
-    return found
-
-
-@maker("YoloV2DetectionOutput")
-def yolo_v2(net: Net, layer: Layer) -> list[Value]:
-    """Detections out of one map."""
-    layer.count(4)
-    message = "yolov2_detection_output_param"
-    given = layer.param(message)
-    attrs = {word: given.get(word, value) for word, value in ({"boxes": 5, "classes": 20} | _YOLO).items()}
-    biases = list(layer.need(message, "biases"))
-    return net.node(
-        layer, "YoloV2DetectionOutput", layer.bottoms, 2, biases=biases, grids=_grids(layer, 1), **attrs
-    ).outputs
-
-
-@maker("YoloV3DetectionOutput")
-def yolo_v3(net: Net, layer: Layer) -> list[Value]:
-    """Detections out of three maps: bottoms are three coordinates, three objectnesses, three classes, and img_info."""
-    layer.count(10)
-    message = "yolov3_detection_output_param"
-    given = layer.param(message)
-    attrs = {word: given.get(word, value) for word, value in ({"boxes": 3, "classes": 80} | _YOLO).items()}
-    biases = [float(one) for word in ("biases_low", "biases_mid", "biases_high") for one in layer.need(message, word)]
-    attrs |= {
-        "resize_origin_img_to_net": given.get("resize_origin_img_to_net", False),
-        "out_box_dim": 2,
-        "N": 10,
-        "alpha": 2.0,
-    }
-    return net.node(
-        layer, "YoloV3DetectionOutputV2", layer.bottoms, 2, biases=biases, grids=_grids(layer, 3), **attrs
-    ).outputs

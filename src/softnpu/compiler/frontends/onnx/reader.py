@@ -60,7 +60,10 @@ def map_file(path: Path) -> memoryview:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise AtcError(
-            "E10410", f"The file [{path}] cannot be opened: {error.strerror}", "the path is wrong or not readable", "check the path"
+            "E10410",
+            f"The file [{path}] cannot be opened: {error.strerror}",
+            "the path is wrong or not readable",
+            "check the path",
         ) from error
 
 
@@ -75,8 +78,13 @@ class _Reader:
     def read(self) -> tuple[Graph, list[str]]:
         """All of it."""
         graph = self.model.get("graph")
-        if not graph or not graph.get("node") and not graph.get("output"):
-            raise AtcError("E16004", f"The ONNX model [{self.path}] has no graph", "the file is empty or of another format", "export the model again")
+        if not graph or (not graph.get("node") and not graph.get("output")):
+            raise AtcError(
+                "E16004",
+                f"The ONNX model [{self.path}] has no graph",
+                "the file is empty or of another format",
+                "export the model again",
+            )
         made = Graph(graph.get("name") or self.path.stem, self._opsets(graph), framework=5)
         made.functions = self.model.get("functions", [])
         made.reserve(_tensor_names(graph))
@@ -101,7 +109,12 @@ class _Reader:
                     "export the model again",
                 )
         if "" not in found and any(not node.get("domain") for node in graph.get("node", ())):
-            raise AtcError("E19999", "The model does not say which ONNX opset it uses (opset_import is missing)", "the file is damaged or older than ONNX 1.0", "export it again")
+            raise AtcError(
+                "E19999",
+                "The model does not say which ONNX opset it uses (opset_import is missing)",
+                "the file is damaged or older than ONNX 1.0",
+                "export it again",
+            )
         opset = found.setdefault("", 20)
         if opset not in DOCUMENTED:
             self.notes.append(f"the model uses ONNX opset {opset}; atc documents 11 to 18, hardware may refuse it")
@@ -117,7 +130,9 @@ class _Reader:
             if name in weights or name in sparse:
                 continue
             if name in self.values:
-                raise AtcError("E19009", f"The input [{name}] is there twice", "the file is faulty", "export the model again")
+                raise AtcError(
+                    "E19009", f"The input [{name}] is there twice", "the file is faulty", "export the model again"
+                )
             kind = value_info_type(info)
             if kind is None:
                 raise AtcError(
@@ -147,7 +162,12 @@ class _Reader:
                 return self._external(tensor, name)
             return tensor_constant(tensor)
         except (ValueError, OverflowError) as error:
-            raise AtcError("E10041", f"The weight [{name}] is damaged: {error}", "the file is cut off or faulty", "export the model again") from error
+            raise AtcError(
+                "E10041",
+                f"The weight [{name}] is damaged: {error}",
+                "the file is cut off or faulty",
+                "export the model again",
+            ) from error
 
     def _external(self, tensor: dict[str, Any], name: str) -> Constant:
         fields = {one.get("key", ""): one.get("value", "") for one in tensor.get("external_data", ())}
@@ -163,8 +183,12 @@ class _Reader:
         if data is None:
             data = self.files[location] = map_file(target)
         if length != size or not 0 <= offset <= len(data) - length:
-            raise ValueError(f"{length} bytes at {offset} of {location} (which has {len(data)}) are not its {size} bytes")
-        return Constant(from_onnx(tensor.get("data_type", 0)), tuple(tensor.get("dims", ())), data[offset : offset + length])
+            raise ValueError(
+                f"{length} bytes at {offset} of {location} (which has {len(data)}) are not its {size} bytes"
+            )
+        return Constant(
+            from_onnx(tensor.get("data_type", 0)), tuple(tensor.get("dims", ())), data[offset : offset + length]
+        )
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -205,19 +229,35 @@ class _Reader:
         inputs = [self._value(one) if one else None for one in names]
         outputs = [self._made(one or self.graph.unique(f"{name}/unused"), name) for one in op.get("output", ())]
         if not outputs:
-            raise AtcError("E16001", f"The node [{name}] of type [{word}] has no output", "the file is faulty", "export the model again")
+            raise AtcError(
+                "E16001",
+                f"The node [{name}] of type [{word}] has no output",
+                "the file is faulty",
+                "export the model again",
+            )
         attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
         domain = op.get("domain", "")
         domain = "" if domain == "ai.onnx" else domain
         named = translate(word, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs))
-        source = Source([{**op, "name": name}], names, [value.name if one else "" for one, value in zip(op.get("output", ()), outputs, strict=True)])
-        node = Node(name, named.type, inputs, outputs, named.attrs, source=source, origin=[name], input_names=named.input_names)
+        source = Source(
+            [{**op, "name": name}],
+            names,
+            [value.name if one else "" for one, value in zip(op.get("output", ()), outputs, strict=True)],
+        )
+        node = Node(
+            name, named.type, inputs, outputs, named.attrs, source=source, origin=[name], input_names=named.input_names
+        )
         self.graph.add(node)
 
     def _made(self, name: str, node: str) -> Value:
         value = self._value(name)
         if value.producer is not None:
-            raise AtcError("E19009", f"The tensor [{name}] is made twice, the second time by [{node}]", "the file is faulty", "export the model again")
+            raise AtcError(
+                "E19009",
+                f"The tensor [{name}] is made twice, the second time by [{node}]",
+                "the file is faulty",
+                "export the model again",
+            )
         return value
 
     def _constant_node(self, op: dict[str, Any], name: str) -> bool:
@@ -244,7 +284,12 @@ class _Reader:
             name = info.get("name", "")
             value = self.values.get(name)
             if value is None or value.producer is None:
-                raise AtcError("E16001", f"The output [{name}] is made by no node of the model", "the file is faulty", "export the model again")
+                raise AtcError(
+                    "E16001",
+                    f"The output [{name}] is made by no node of the model",
+                    "the file is faulty",
+                    "export the model again",
+                )
             kind = value_info_type(info)
             if kind is None:
                 raise AtcError(
@@ -301,4 +346,9 @@ def _dense(sparse: dict[str, Any], name: str) -> Constant:
             else:
                 full[tuple(indices.T)] = values
             return Constant.of(full)
-    raise AtcError("E10041", f"The sparse weight [{name}] is damaged or too large", "the file is faulty", "export the model with dense weights")
+    raise AtcError(
+        "E10041",
+        f"The sparse weight [{name}] is damaged or too large",
+        "the file is faulty",
+        "export the model with dense weights",
+    )

@@ -69,7 +69,7 @@ _FIELDS = {
     0: "float_val", 11: "double_val", 3: "int_val", 4: "int_val", 6: "int_val", 2: "int_val", 7: "int_val", 9: "int64_val",
     12: "bool_val", 1: "half_val", 27: "half_val", 8: "uint32_val", 10: "uint64_val",
 }  # fmt: skip
-_MAX_BYTES = 1 << 34
+_MAX_FILLED = 1 << 30  # bytes that one value of a file may be spread to
 
 
 def dtype_of(number: int) -> int:
@@ -99,14 +99,14 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
         raise ValueError("strings cannot be computed with")
     count = math.prod(shape)
     size = count * element_size(dtype)
-    if size > _MAX_BYTES:
-        raise ValueError(f"a constant of shape {list(shape)} would have {size} bytes, more than {_MAX_BYTES}")
     if "tensor_content" in tensor:
         content = tensor["tensor_content"]
         if len(content) != size:
             raise ValueError(f"a constant of shape {list(shape)} holds {len(content)} bytes instead of {size}")
         return Constant(dtype, shape, content)
     values = tensor.get(_FIELDS[dtype], [])
+    if size > _MAX_FILLED and len(values) < count:
+        raise ValueError(f"a constant of shape {list(shape)} would have {size} bytes and holds {len(values)} values")
     if len(values) > count:
         raise ValueError(f"a constant of shape {list(shape)} holds {len(values)} values instead of {count}")
     return Constant(dtype, shape, _filled(values, dtype, count).tobytes())

@@ -26,6 +26,7 @@ from softnpu.ops import NATIVE_OPSET
 TENSORFLOW = 3
 _FORMATS = {"NCHW": (0, 4), "NHWC": (1, 4), "NDHWC": (27, 5), "NCDHW": (30, 5)}  # aclFormat and rank
 _OLD_PRODUCER = 24  # before, a placeholder without dims meant unknown dims
+_MAX_RESULTS = 1 << 14
 _NAMED = 20  # how many operators a message lists
 
 
@@ -194,7 +195,7 @@ class _Reader:
             taken = self._sized(name, row.type, taken)
             call.inputs = [value for value in taken if value is not None]
         count = row.outputs(call)
-        if not 1 <= count <= 1 << 16:
+        if not 1 <= count <= _MAX_RESULTS:
             raise call.wrong(f"has {count} results")
         attrs = {**row.fixed, **row.attrs(call)}
         made = self._make(name, row.type, taken, attrs, outputs=max(count, self.counts.get(name, 0)))

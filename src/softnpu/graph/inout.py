@@ -1,0 +1,138 @@
+"""Inputs and outputs as programs see them, and the partition that describes them (MODEL_INOUT_INFO)."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from softnpu.base.errors import NpuError, codes
+
+
+@dataclass
+class TensorInfo:
+    """An input or output as programs see it."""
+
+    name: str
+    dtype: int
+    format: int
+    dims: list[int]
+    size: int  # bytes, of the largest gear; 0 for a shape range
+    dims_v2: list[int] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    real_name: str = ""
+
+
+@dataclass
+class ModelInfo:
+    """What a program can ask about a model, and what running it needs beside the operators."""
+
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+    gears: list[list[int]] = field(default_factory=list)
+    gear_kind: str = ""  # "batch", "hw", "dims" or none
+    gear_outputs: list[list[list[int]]] = field(default_factory=list)  # per gear the dims of every output
+    gear_inputs: list[list[int]] = field(default_factory=list)  # per gear the dims of all inputs, one behind the other
+    extra: dict[str, Any] = field(default_factory=dict)  # AIPP, names of the engine's tensors and the like
+    memory_size: int = 0
+    weight_size: int = 0
+
+
+def damaged(what: str) -> NpuError:
+    """The error of a file that is not what it should be."""
+    return NpuError(
+        codes.GE_EXEC_MODEL_DATA_SIZE_INVALID, f"the model data are damaged: {what}", "convert the model again with atc"
+    )
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _record(kind: int, value: bytes) -> bytes:
+    return struct.pack("<II", kind, len(value)) + value
+
+
+def inout_bytes(info: ModelInfo) -> bytes:
+    parts = [_record(0, _descriptions(info.inputs)), _record(1, _descriptions(info.outputs))]
+    if info.gear_kind == "batch":
+        flat = [gear[0] for gear in info.gears]
+        parts.append(_record(2, struct.pack(f"<I{len(flat)}Q", len(flat), *flat)))
+    elif info.gear_kind:
+        lengths = [len(gear) for gear in info.gears]
+        flat = [one for gear in info.gears for one in gear]
+        value = struct.pack(f"<I{len(lengths)}I{len(flat)}Q", len(lengths), *lengths, *flat)
+        parts.append(_record(3 if info.gear_kind == "hw" else 4, value))
+    if info.gear_outputs:
+        words = [json.dumps(one, separators=(",", ":")).encode() for one in info.gear_outputs]
+        parts.append(_record(5, struct.pack(f"<I{len(words)}I", len(words), *map(len, words)) + b"".join(words)))
+    return b"".join(parts)
+
+
+def _descriptions(tensors: list[TensorInfo]) -> bytes:
+    parts = [struct.pack("<I", len(tensors))]
+    for one in tensors:
+        name = one.name.encode()
+        pairs = [bound for pair in one.ranges for bound in pair]
+        parts.append(
+            struct.pack(
+                "<QiiIIII",
+                one.size,
+                one.format,
+                one.dtype,
+                len(name),
+                8 * len(one.dims),
+                8 * len(one.dims_v2),
+                8 * len(pairs),
+            )
+        )
+        parts.append(name)
+        parts.append(struct.pack(f"<{len(one.dims) + len(one.dims_v2) + len(pairs)}q", *one.dims, *one.dims_v2, *pairs))
+    return b"".join(parts)
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Cursor:
+    """Reads the records one after the other and never past their end."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        size = struct.calcsize("<" + form)
+        if size > len(self.data) - self.at:
+            raise damaged("the description of inputs and outputs is cut off")
+        found = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += size
+        return found
+
+    def bytes(self, count: int) -> memoryview:
+        if count > len(self.data) - self.at:
+            raise damaged("the description of inputs and outputs is cut off")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def numbers(self, length: int, letter: str = "q") -> list[int]:
+        width = struct.calcsize("<" + letter)
+        if length % width or length > len(self.data) - self.at:
+            raise damaged("the description of inputs and outputs is cut off")
+        return list(self.take(f"{length // width}{letter}"))
+
+
+def read_descriptions(data: memoryview) -> list[TensorInfo]:
+    cursor = Cursor(data)
+    (count,) = cursor.take("I")
+    if count > len(data) // 32:
+        raise damaged(f"it claims {count} inputs or outputs")
+    found = []
+    for _ in range(count):
+        size, form, dtype, name_length, dims_length, v2_length, range_length = cursor.take("QiiIIII")
+        name = str(cursor.bytes(name_length), "utf-8", "replace")
+        dims, v2, flat = cursor.numbers(dims_length), cursor.numbers(v2_length), cursor.numbers(range_length)
+        pairs = list(zip(flat[::2], flat[1::2], strict=False))
+        if any(dim < -2 for dim in dims):
+            raise damaged(f"the dims {dims} of {name!r} are impossible")
+        found.append(TensorInfo(name, dtype, form, dims, size, v2, pairs, name))
+    return found
