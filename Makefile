@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 STAMP  := $(VENV)/.installed-dev
 LIGHT  := $(VENV)/.installed
+OCR    := $(VENV)/.installed-ocr
 
 .PHONY: help setup demo test test-all check bench docs clean
 help:
@@ -30,8 +31,14 @@ $(STAMP): pyproject.toml | $(PY)
 
 setup: $(STAMP)
 
-demo: $(LIGHT)
-	@$(PY) examples/streams_demo.py
+# The PP-OCR models come with a package of which only the files are used.
+$(OCR): | $(LIGHT)
+	$(PY) -m pip install -q --disable-pip-version-check pillow
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python rapidocr_onnxruntime
+	@touch $@
+
+demo: $(OCR)
+	@$(PY) examples/ocr_demo.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ BODIES: dict[str, tuple[str, ...]] = {
     "acl.util": ("util",),
     "acl.op": ("op",),
     "acl.blas": ("blas",),
-    "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp"),
+    "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp", "dump"),
 }
 # Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
 _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})

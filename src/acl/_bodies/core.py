@@ -24,7 +24,12 @@ _PACKAGES = ("CANN", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kerne
 
 
 def init(config_path: str | None) -> None:
-    process().start(config_path)
+    owner = process()
+    owner.start(config_path)
+    if owner.config.dump:
+        from softnpu.observe import dump
+
+        dump.configure(owner.extra, owner.config.dump)
 
 
 def finalize() -> None:

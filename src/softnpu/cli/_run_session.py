@@ -70,7 +70,11 @@ def run(options: RunOptions) -> Result:
         load_ms = (time.perf_counter() - begin) * 1000
         model = table(owner).get(number)
         try:
-            return _Session(owner, model, options, original).run(load_ms)
+            session = _Session(owner, model, options, original)
+            try:
+                return session.run(load_ms)
+            finally:
+                session.release()
         finally:
             table(owner).unload(number)
     finally:
@@ -93,7 +97,8 @@ class _Session:
         self.gear = find_gear(self.info, options)
         self.shapes = self._shapes()
         self.feeds: dict[int, DataBuffer] = {}
-        self.given_outputs = self._output_buffers()
+        self.asked = self._output_sizes()
+        self.outputs = [DataBuffer(self._allocate(size), size) for size in self.asked]
 
     def _shapes(self) -> list[Shape | None]:
         """The shape of every input in this run, None where the data tell it."""
@@ -106,13 +111,15 @@ class _Session:
             is_open = any(dim < 0 for dim in one.dims)
             if dims is not None and not one.ranges and dims != one.dims:
                 raise Refusal(f"input {one.name} has the fixed shape {one.dims}, not {dims}", "leave --dymShape out")
-            found.append(tuple(dims) if dims is not None else None if is_open else tuple(one.dims))
+            memory = one.dims_v2 or one.dims  # with AIPP the bytes of a picture, which its dims do not tell
+            found.append(tuple(dims) if dims is not None else None if is_open else tuple(memory))
         if said:
             known = ", ".join(one.name for one in self.info.inputs)
             raise Refusal(f"the model has no input named {next(iter(said))!r}", f"it has: {known}")
         return found
 
-    def _output_buffers(self) -> list[DataBuffer]:
+    def _output_sizes(self) -> list[int]:
+        """Bytes for each output; 0 leaves them to the run."""
         sizes = [one.size for one in self.info.outputs]
         said = self.options.output_sizes
         if said is not None:
@@ -121,11 +128,17 @@ class _Session:
                     f"--outputSize names {len(said)} sizes, the model has {len(sizes)} outputs", "name one for each"
                 )
             sizes = [max(size, asked) for size, asked in zip(sizes, said, strict=True)]
-        return [DataBuffer(self._allocate(size), size) for size in sizes]
+        return sizes
 
     def _allocate(self, size: int) -> int:
         """Device memory; none for 0, which leaves it to the run."""
         return self.memory.allocate(self.device, size, 0) if size else 0
+
+    def release(self) -> None:
+        """Give the buffers back."""
+        for buffer in (*self.feeds.values(), *self.outputs):
+            if buffer.address:
+                self.memory.free(buffer.address, ("device",), "device")
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -178,6 +191,7 @@ class _Session:
 
     def _measure(self, arrays: list[Array], result: Result, step: Callable[[], None]) -> list[Array]:
         given = self._given(arrays)
+        self._forget_open_outputs()
         result.input_shapes = [array.shape for array in arrays]
         if not result.times["Inference"]:
             result.batch = self.options.batch_size or (arrays[0].shape[0] if arrays and arrays[0].ndim else 1)
@@ -188,7 +202,7 @@ class _Session:
                 if array.nbytes:
                     self.memory.copy(given.buffers[index].address, array.ctypes.data, array.nbytes, TO_DEVICE)
             clock.append(time.perf_counter())
-            ready = self.model.prepare(given, Given(self.given_outputs, {}))
+            ready = self.model.prepare(given, Given(self.outputs, {}))
             shapes = self.model.run(ready)
             clock.append(time.perf_counter())
             outputs = self._fetch(shapes)
@@ -215,9 +229,16 @@ class _Session:
                 descs[index] = TensorDesc(one.dtype, list(array.shape), one.format, one.name)
         return Given(buffers, descs, self.gear)
 
+    def _forget_open_outputs(self) -> None:
+        """Let the next run allocate outputs of open shape anew: another set of inputs may have larger ones."""
+        for place, buffer in enumerate(self.outputs):
+            if buffer.address and not self.asked[place]:
+                self.memory.free(buffer.address, ("device",), "device")
+                buffer.address = buffer.size = 0
+
     def _fetch(self, shapes: list[Shape]) -> list[Array]:
         found = []
-        for one, shape, buffer in zip(self.info.outputs, shapes, self.given_outputs, strict=True):
+        for one, shape, buffer in zip(self.info.outputs, shapes, self.outputs, strict=True):
             array = np.empty(shape, Wanted(one.name, one.dtype, shape).numpy)
             if array.nbytes:
                 self.memory.copy(array.ctypes.data, buffer.address, array.nbytes, TO_HOST)

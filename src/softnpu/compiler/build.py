@@ -88,11 +88,11 @@ def load(options: Options, result: BuildResult) -> tuple[Graph, shapes.Shapes]:
     elif options.framework == CAFFE:
         from softnpu.compiler.frontends.caffe.reader import read as read_caffe
 
-        graph, notes = read_caffe(path, Path(options.weight), name)
+        graph, notes = read_caffe(path, Path(options.weight), name, wanted.known())
     elif options.framework == TENSORFLOW:
         from softnpu.compiler.frontends.tensorflow.reader import read as read_tensorflow
 
-        graph, notes = read_tensorflow(path, name, options.input_format, wanted.static)
+        graph, notes = read_tensorflow(path, name, options.input_format, wanted.known())
     else:
         raise AtcError(
             "E10055",
@@ -115,6 +115,7 @@ def _set_formats(graph: Graph, word: str) -> None:
 
 def _refuse_unknown(graph: Graph, options: Options) -> None:
     if options.framework == ONNX:
+        engine_check.adopt(graph)
         engine_check.refuse_unknown(graph)
 
 
@@ -316,6 +317,7 @@ def check(options: Options) -> dict[str, Any]:
     graph, _ = load(options, BuildResult())
     bad = {}
     if options.framework == ONNX:
+        engine_check.adopt(graph)
         for node, word in engine_check.unknown_operators(graph):
             bad[node.name] = f"type {word} is not supported"
     listed = []

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from softnpu import ops
 from softnpu.compiler import evaluate
 from softnpu.compiler.errors import AtcError
 from softnpu.graph.ir import Graph, Node
@@ -48,6 +49,13 @@ def _unknown(op: dict[str, Any], known: Iterable[tuple[str, str]]) -> list[str]:
             for inner in body.get("node", ()):
                 found += _unknown(inner, known)
     return found
+
+
+def adopt(graph: Graph) -> None:
+    """Operators that the engine does not know but a file of ours does (CANN's own, `NPU…`) get that meaning."""
+    for node, _ in unknown_operators(graph):
+        if node.source is not None and len(node.source.ops) == 1 and ops.find(node.type) is not None:
+            node.source = None
 
 
 def refuse_unknown(graph: Graph) -> None:

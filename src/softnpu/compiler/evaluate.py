@@ -43,7 +43,6 @@ def session(
     optimise: bool = False,
 ) -> Any:
     """An engine session over lowered operators; the engine's refusal is raised as its own exception."""
-    taken = {name for node in lowered.nodes for name in node.get("input", ())}
     weights = [initializer(value.name, value.const) for value in constants if value.const is not None]
     weights += [initializer(name, constant) for name, constant in lowered.constants.items()]
     infos = [make_value_info(value.name, value.dtype, value.shape, value.words) for value in inputs]
@@ -51,7 +50,6 @@ def session(
         make_value_info(value.name, value.dtype, value.shape) if to_onnx(value.dtype) else {"name": value.name}
         for value in outputs
     ]
-    del taken
     data = encode_model(graph, lowered.nodes, infos, results, weights, lowered.domains)
     ort = runtime()
     options = ort.SessionOptions()

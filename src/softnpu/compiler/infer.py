@@ -13,23 +13,22 @@ from typing import Any
 from softnpu import ops
 from softnpu.base.dtypes import from_onnx, to_onnx
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.lower import Lowered, lower_node, site_of
+from softnpu.compiler.lower import Lowered, called, lower_node, site_of
 from softnpu.graph.ir import Constant, Graph, Node, Shape, Value
 from softnpu.graph.onnx_def import MODEL, make_tensor, make_value_info
 from softnpu.graph.wire import encode
 
 _SMALL_BYTES = 2048  # constants that inference may want to read (shapes, axes, scales)
 _MAX_IR = 11
+_GIVEN = frozenset({"Data", "AippData", "Const"})
 
 
 def infer_node(graph: Graph, node: Node) -> None:
     """Find type and shape of the outputs of a node whose inputs are known."""
     operator = None if node.source is not None else ops.find(node.type)
     if operator is not None and operator.infer is not None:
-        try:
-            found = operator.infer(site_of(node))
-        except ops.OpError as error:
-            raise AtcError("E89999", str(error), "the shapes do not fit", "change the model as said") from error
+        rule = operator.infer
+        found = called(node, lambda: rule(site_of(node)))
         for value, (dtype, shape) in zip(node.outputs, found, strict=False):
             value.dtype, value.shape = dtype, shape
         return
@@ -42,12 +41,17 @@ def infer_node(graph: Graph, node: Node) -> None:
 
 def infer_graph(graph: Graph) -> None:
     """Find types and shapes of everything that follows from the inputs of a graph that came from ONNX."""
+    if any(node.source is None and node.type not in _GIVEN for node in graph.nodes):
+        for node in graph.nodes:  # operators of ours need to know the shapes before them
+            if node.type not in _GIVEN:
+                infer_node(graph, node)
+        return
     into = Lowered()
     opset = graph.opsets.get("", ops.NATIVE_OPSET)
     for node in graph.nodes:
         lower_node(node, opset, graph.unique, into)
-    known = [value for node in graph.nodes if node.type in ("Data", "AippData", "Const") for value in node.outputs]
-    rest = [value for node in graph.nodes if node.type not in ("Data", "AippData", "Const") for value in node.outputs]
+    known = [value for node in graph.nodes if node.type in _GIVEN for value in node.outputs]
+    rest = [value for node in graph.nodes if node.type not in _GIVEN for value in node.outputs]
     _apply(run(graph, into, known, rest), rest)
 
 

@@ -76,18 +76,31 @@ def lower_node(node: Node, opset: int, unique: Callable[[str], str], into: Lower
         return
     builder = ops.Builder(opset, unique)
     builder.prefix = node.name
-    try:
-        results = operator.lower(builder, site_of(node))
-    except ops.OpError as error:
-        raise AtcError(
-            "E14001", str(error), "the operator cannot be built from its arguments", "change the model as said"
-        ) from error
+    lower_ = operator.lower
+    results = called(node, lambda: lower_(builder, site_of(node)))
     names = (results,) if isinstance(results, str) else tuple(results)
     if len(names) < len(node.outputs):
         raise AtcError(
             "E19999", f"{node.type} [{node.name}] has {len(node.outputs)} outputs, its body made {len(names)}"
         )
     _emit_calls(node, builder, names, into)
+
+
+def called(node: Node, body: Callable[[], Any]) -> Any:
+    """What an operator's body answers; its complaints, and values of the wrong kind, in atc's words."""
+    try:
+        return body()
+    except ops.OpError as error:
+        raise AtcError(
+            "E14001", str(error), "the operator cannot be built from its arguments", "change the model as said"
+        ) from error
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        raise AtcError(
+            "E14001",
+            f"{node.type} [{node.name}] cannot be built: {type(error).__name__}: {error}",
+            "an attribute or a constant has another kind or size than the operator takes",
+            "check the operator's attributes and constant inputs",
+        ) from error
 
 
 def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: Lowered) -> None:

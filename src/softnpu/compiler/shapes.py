@@ -65,6 +65,11 @@ class Shapes:
         """Whether shape ranges were given."""
         return bool(self.ranges or self.unnamed_ranges)
 
+    def known(self) -> dict[str, list[int]]:
+        """The dims of every named input, -1 where a range or gears leave them open."""
+        ranged = {name: [low if low == high else -1 for low, high in pairs] for name, pairs in self.ranges.items()}
+        return {**self.static, **ranged}
+
 
 def parse(options: ShapeOptions) -> Shapes:
     """The shapes that the options ask for."""

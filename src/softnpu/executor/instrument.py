@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import WARNING, log
 from softnpu.base.watch import NodeRun, Watcher, watchers
 from softnpu.executor import choose
-from softnpu.executor.engines.base import Place
+from softnpu.executor.engines.base import Engine, Place
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine, holding
 from softnpu.runtime.stream import ExceptionInfo, Stream, StreamTask
 
@@ -126,16 +127,20 @@ def explain(model: Model, places: tuple[list[Place], list[Place]], error: Except
 
 
 def _find_node(model: Model, inputs: list[Place], outputs: list[Place]) -> NodeError | None:
+    engine: Engine | None = None
     with _explaining:
-        engine = choose.open_model(model.source, model.info, nodewise=True)
-        assert isinstance(engine, NodewiseEngine)
-        engine.subject = _Subject(model)
         try:
+            engine = choose.open_model(model.source, model.info, nodewise=True)
+            assert isinstance(engine, NodewiseEngine)
+            engine.subject = _Subject(model)
             engine.plan(inputs, [Place(one.name, one.dtype, None, 0) for one in outputs]).run()
         except NodeError as error:
             return error
+        except NpuError as error:
+            log().write(WARNING, f"the node that failed cannot be found: {error}", "GE", "explain", "instrument.py:0")
         finally:
-            engine.close()
+            if engine is not None:
+                engine.close()
     return None
 
 

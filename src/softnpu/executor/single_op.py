@@ -79,7 +79,7 @@ class SingleOps:
                 "call acl.op.set_model_dir once, or add models with acl.op.load",
             )
         folder = Path(path)
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise NpuError(
                 codes.READ_MODEL_FAILURE,
                 f"{path!r} is no directory that can be read",
@@ -100,9 +100,9 @@ class SingleOps:
 
     def _read(self, path: Path) -> OpModel | None:
         try:
-            source = Om.open(path)
+            source = Om(path.read_bytes())  # the folder may go away before the first run
             key = source.info().extra.get("single_op")
-        except NpuError as error:
+        except (NpuError, OSError) as error:
             raise NpuError(
                 codes.READ_MODEL_FAILURE,
                 f"the model {str(path)!r} cannot be loaded: {error}",
@@ -245,6 +245,13 @@ class SingleOps:
             (handle.inputs, inputs),
             (handle.outputs, outputs),
         ).submit(stream)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:

@@ -17,7 +17,7 @@ from softnpu.graph.ir import Constant
 
 Signature = tuple[Hashable, ...]
 _IMPLIED = {"Cast": frozenset({"dst_type", "truncate"})}  # attributes that follow from the tensors
-_ONE = ([], [1])  # a number alone, described in two ways
+_ONE: tuple[list[int], ...] = ([], [1])  # a number alone, described in two ways
 _SINGLE = struct.Struct("<f")
 
 

@@ -82,13 +82,18 @@ _CORE_INFO, _CORE_STATUS = 256, 1024
 FLOAT_OVERFLOW, HALF_OVERFLOW = 0x20, 0x100
 
 
+def safe(name: str) -> str:
+    """A name as it may stand in paths."""
+    return name.translate(_UNSAFE)
+
+
 def file_name(kind: str, name: str, task: int, stream: int, timestamp: int, suffix: str = "") -> tuple[str, str]:
     """The name of a dump file, and the full one where it had to be shortened."""
-    full = f"{kind.translate(_UNSAFE)}.{name.translate(_UNSAFE)}.{task}.{stream}.{timestamp}{suffix}"
+    full = f"{safe(kind)}.{safe(name)}.{task}.{stream}.{timestamp}{suffix}"
     if len(full.encode()) <= NAME_LIMIT:
         return full, ""
     word = hashlib.sha256(name.encode()).hexdigest()[:16]
-    short = f"{kind.translate(_UNSAFE)[:_HEAD_TEXT]}.{word}.{task}.{stream}.{timestamp}{suffix}"
+    short = f"{safe(kind)[:_HEAD_TEXT]}.{word}.{task}.{stream}.{timestamp}{suffix}"
     return short, full
 
 

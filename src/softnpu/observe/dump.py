@@ -23,7 +23,7 @@ Chunk = dict[str, Any]
 Callback = Callable[[Chunk], object]
 _CALLBACK = "dump_callback"
 _CHUNK_BYTES = 4 << 20
-_UNSAFE = str.maketrans(dict.fromkeys("./\\ ", "_"))
+_NO_EFFECT = ("dump_scene", "dump_kernel_data")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Dump:
     def _folder(self, run: NodeRun) -> Path:
         folder = self._root / str(max(run.device, 0))
         if run.model:
-            folder = folder / run.model.translate(_UNSAFE) / str(run.model_id) / str(run.iteration)
+            folder = folder / content.safe(run.model) / str(run.model_id) / str(run.iteration)
         return folder
 
     def _write(self, run: NodeRun, mode: str) -> None:
@@ -195,6 +195,10 @@ def configure(extra: dict[str, Any], section: dict[str, Any]) -> None:
     """Dump from now on as a checked `dump` section says; models that are loaded already keep what they had."""
     listed = watchers(extra)
     listed[:] = [one for one in listed if not isinstance(one, Dump)]
+    for key in _NO_EFFECT:
+        if key in section:
+            text = f"dump.{key} of the configuration is read, but this version of softnpu does not act on it"
+            log().write(WARNING, text, "DUMP", "configure")
     made = Dump(section, extra)
     if not made.idle:
         listed.append(made)

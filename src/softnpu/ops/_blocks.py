@@ -6,7 +6,8 @@ from typing import Any
 
 from softnpu.ops._layout import back, first, format_of
 from softnpu.ops._lower import Builder, OpError, Site
-from softnpu.ops._math import DOUBLE, FLOAT, through
+from softnpu.ops._math import DOUBLE, FLOAT, ints, through
+from softnpu.ops._pads import pairs
 
 _VIA = {2: FLOAT, 4: FLOAT, 6: FLOAT, 7: FLOAT, 3: DOUBLE}  # exact ways for types that engines cannot move
 
@@ -22,17 +23,16 @@ def depth(b: Builder, n: Site, kind: str, **attrs: Any) -> str:
 
 def spec(n: Site) -> tuple[list[int], list[tuple[int, int]], list[int]]:
     """Block sizes, (before, after) amounts, and the dims of x after the batch, which must be known."""
-    blocks = [int(one) for one in n.constant(1).reshape(-1)]
-    amounts = [(int(low), int(high)) for low, high in n.constant(2).reshape(-1, 2)]
+    blocks = ints(n, 1)
+    before, after = pairs(n, n.constant(2))
+    amounts = list(zip(before, after, strict=True))
     dims = list(n.shape(0)[1:])
     if len(blocks) != len(amounts) or len(blocks) > len(dims):
         raise OpError(
             f"{n.type} {n.name!r} has {len(blocks)} block sizes and {len(amounts)} pairs for {len(dims)} dims"
         )
-    if min(blocks, default=1) < 1 or any(min(pair) < 0 for pair in amounts):
-        raise OpError(
-            f"{n.type} {n.name!r} has block sizes {blocks} and amounts {amounts}; sizes are positive, amounts not negative"
-        )
+    if min(blocks, default=1) < 1:
+        raise OpError(f"{n.type} {n.name!r} has block sizes {blocks}; all must be positive")
     if min(dims, default=0) < 0:
         raise OpError(f"{n.type} {n.name!r} needs to know all dims but the batch; give the model fixed input shapes")
     return blocks, amounts, dims

@@ -67,6 +67,13 @@ def spatial(n: Site, values: Any, word: str, what: str) -> list[int]:
     return numbers
 
 
+def spatial_dims(n: Site, index: int, word: str) -> list[int]:
+    """The sizes of the spatial dims of an input; -1 where not known."""
+    if n.rank(index) != len(word):
+        raise OpError(f"{n.type} {n.name!r} has an input of {n.rank(index)} dims; {word} needs {len(word)}")
+    return [dim for dim, letter in zip(n.shape(index), word, strict=True) if letter not in "NC"]
+
+
 def same_pads(size: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
     """Padding before and after that makes the result ceil(size / stride) long; the odd one goes after."""
     reach = (kernel - 1) * dilation + 1
@@ -83,7 +90,7 @@ def padding(
     if mode == "VALID":
         return {"pads": [0] * (2 * len(kernel))}
     if mode == "SAME":
-        sizes = [dim for dim, letter in zip(n.shape(x), word, strict=True) if letter not in "NC"]
+        sizes = spatial_dims(n, x, word)
         if any(size < 0 for size in sizes):
             return {"auto_pad": "SAME_UPPER"}
         pairs = [same_pads(*four) for four in zip(sizes, kernel, strides, dilations, strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from softnpu.ops._lower import Builder, Site
+from softnpu.ops._lower import Array, Builder, OpError, Shape, Site
 from softnpu.ops._schema import Lower
 
 FLOAT, HALF, INT8, INT32, UINT8, INT16, UINT16, UINT32, INT64, UINT64, DOUBLE, BOOL = (
@@ -73,7 +73,28 @@ def fold_left(b: Builder, word: str, names: list[str]) -> str:
 def int64(b: Builder, n: Site, index: int) -> str:
     """An input as int64, as ONNX wants shapes, axes and indices."""
     name = n.input(index)
-    known = n.constants[index]
-    if known is not None and n.dtype(index) != INT64:  # shape inference does not look through a conversion
-        return b.const(known.astype("int64"))
+    content = known(n, index)
+    if content is not None and n.dtype(index) != INT64:  # shape inference does not look through a conversion
+        return b.const(content.astype("int64"))
     return name if n.dtype(index) == INT64 else b.cast(name, INT64)
+
+
+def known(n: Site, index: int) -> Array | None:
+    """The content of an input, where it is there and a constant."""
+    return n.constants[index] if index < len(n.constants) else None
+
+
+def shape_of(n: Site, index: int) -> Shape | None:
+    """The shape of an input, where it is there and its rank is known."""
+    return n.input_shapes[index] if index < len(n.input_shapes) else None
+
+
+def ints(n: Site, index: int, count: int | None = None) -> list[int]:
+    """The integers of an input that must be a constant with at most one dim, and with so many elements."""
+    array = n.constant(index)
+    if array.ndim > 1 or array.dtype.kind not in "iu" or (count is not None and array.size != count):
+        wanted = "integers" if count is None else f"{count} integers"
+        raise OpError(
+            f"{n.type} {n.name!r} has a constant of {array.dtype} and shape {list(array.shape)} as its input {index}; give {wanted} in a row"
+        )
+    return [int(one) for one in array.reshape(-1)]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from softnpu.ops._lower import Builder, OpError, Site
-from softnpu.ops._math import int64
+from softnpu.ops._math import int64, known
 
 
 def pairs(n: Site, paddings: Any) -> tuple[list[int], list[int]]:
     """Amounts before and after, from a table with two columns."""
-    table = np.asarray(paddings, np.int64)
-    if table.ndim != 2 or table.shape[1] != 2 or (table < 0).any():
+    table = np.asarray(paddings)
+    if table.dtype.kind not in "iu" or table.ndim != 2 or table.shape[1] != 2 or (table < 0).any():
         raise OpError(
             f"{n.type} {n.name!r} has the paddings {table.tolist()}; give a pair of non-negative numbers per dim"
         )
@@ -22,8 +22,8 @@ def pairs(n: Site, paddings: Any) -> tuple[list[int], list[int]]:
 
 def pad(b: Builder, n: Site, fill: str | None) -> str:
     """Pad with a constant; the second input has the amounts."""
-    if n.constants[1] is not None:
-        before, after = pairs(n, n.constants[1])
+    if known(n, 1) is not None:
+        before, after = pairs(n, known(n, 1))
         amounts = b.const(np.array([*before, *after], np.int64))
     else:
         amounts = b.reshape(b.transpose(int64(b, n, 1), [1, 0]), [-1])

@@ -7,7 +7,7 @@ from typing import Any
 
 from softnpu.ops._layout import axes_of
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._math import BOOL, INT32, SHORTS, SMALL, int64, through
+from softnpu.ops._math import BOOL, INT32, SHORTS, SMALL, int64, ints, known, shape_of, through
 from softnpu.ops._schema import REQUIRED, Lower, Schema
 
 _VIA: dict[str, Mapping[int, int]] = {
@@ -34,9 +34,9 @@ def by_input(kind: str) -> Lower:
     """A reduction whose second input has the axes."""
 
     def lower(b: Builder, n: Site) -> str:
-        if n.constants[1] is None:
+        if known(n, 1) is None:
             return _computed(b, n, kind)
-        return _known(b, n, kind, [int(axis) for axis in n.constant(1).reshape(-1)])
+        return _known(b, n, kind, ints(n, 1))
 
     return lower
 
@@ -72,7 +72,7 @@ def _computed(b: Builder, n: Site, kind: str) -> str:
         "noop_with_empty_axes": int(bool(n.attr("noop_with_empty_axes", True))),
     }
     axes = int64(b, n, 1)
-    if n.input_shapes[1] == ():
+    if shape_of(n, 1) == ():
         axes = b.unsqueeze(axes, [0])
     if kind in _LOGIC:
         return b.cast(str(b.op(f"Reduce{_LOGIC[kind]}", b.cast(n.input(0), INT32), axes, **attrs)), BOOL)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.ops._layout import back, first, format_of
+from softnpu.ops._layout import back, first, format_of, spatial_dims
 from softnpu.ops._lower import Builder, OpError, Site
-from softnpu.ops._math import int64
+from softnpu.ops._math import int64, known
 
 ATTRS = {"align_corners": False, "half_pixel_centers": False, "data_format": ""}
 
@@ -23,7 +23,7 @@ def flags(n: Site) -> tuple[bool, bool]:
 
 def wanted(n: Site) -> tuple[int, int] | None:
     """Height and width of the result, where they are known."""
-    given = n.constants[1]
+    given = known(n, 1)
     if given is None:
         return None
     if given.size != 2 or given.min() < 1:
@@ -52,6 +52,7 @@ def resize(b: Builder, n: Site, x: str, mode: str, transform: str, rounding: str
     if b.opset < 11:
         raise OpError(f"{n.type} {n.name!r} needs ONNX opset 11 or newer; export the model with a newer opset")
     word = format_of(n, "NHWC")
+    spatial_dims(n, 0, word)  # refuses another rank
     x = first(b, x, word)
     attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": transform, "nearest_mode": rounding}
     given = wanted(n)

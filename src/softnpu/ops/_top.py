@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._math import INT32, SMALL
+from softnpu.ops._math import INT32, SMALL, ints, known
 
 ATTRS = {"sorted": True, "largest": True, "dim": -1}
 
@@ -23,6 +23,6 @@ def top(b: Builder, n: Site, count: str) -> tuple[str, str]:
 
 def by_input(b: Builder, n: Site) -> tuple[str, str]:
     """TopK whose second input has the count."""
-    if n.constants[1] is not None:
-        return top(b, n, b.const(np.array([int(n.constants[1].reshape(-1)[0])], np.int64)))
+    if known(n, 1) is not None:
+        return top(b, n, b.const(np.array([ints(n, 1, 1)[0]], np.int64)))
     return top(b, n, b.cast(b.reshape(n.input(1), [1]), 9))

@@ -2,10 +2,11 @@
 
 from softnpu.ops._arg import place
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("ArgMin", ("x", "dimension"), attrs={"dtype": 9}, note="dimension must be a constant")
 
 
 def lower(b: Builder, n: Site) -> str:
-    return place(b, n, "ArgMin", int(n.constant(1).reshape(-1)[0]))
+    return place(b, n, "ArgMin", ints(n, 1, 1)[0])

@@ -1,10 +1,11 @@
 """Concat: tensors one after the other along an axis, which is the first input."""
 
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("Concat", ("concat_dim", "x*"), attrs={"N": 1}, note="concat_dim must be a constant")
 
 
 def lower(b: Builder, n: Site) -> str:
-    return str(b.op("Concat", *n.inputs[1:], axis=int(n.constant(0).reshape(-1)[0])))
+    return str(b.op("Concat", *n.inputs[1:], axis=ints(n, 0, 1)[0]))

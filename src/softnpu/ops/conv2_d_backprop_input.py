@@ -1,8 +1,9 @@
 """Conv2DBackpropInput: the gradient of a convolution by its input, that is TensorFlow's transposed convolution."""
 
 from softnpu.ops._conv import filter_of, format_of
-from softnpu.ops._layout import back, first, mode_of, padding, same_pads, spatial
+from softnpu.ops._layout import back, first, mode_of, padding, same_pads, spatial, spatial_dims
 from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import REQUIRED, Schema
 
 SCHEMA = Schema(
@@ -26,10 +27,10 @@ def lower(b: Builder, n: Site) -> str:
     weight, kernel = filter_of(b, n, 1, "NCHW" if word[1] == "C" else "HWCN")
     strides = spatial(n, n.need("strides"), word, "strides")
     dilations = spatial(n, n.attr("dilations") or 1, word, "dilations")
-    wanted = [int(one) for one in n.constant(0)]
+    wanted = ints(n, 0)
     if len(wanted) == 4:
         wanted = [one for one, letter in zip(wanted, word, strict=True) if letter in "HW"]
-    given = [one for one, letter in zip(n.shape(2), word, strict=True) if letter in "HW"]
+    given = spatial_dims(n, 2, word)
     if len(wanted) != 2 or min(*wanted, *given) < 1:
         raise OpError(f"{n.type} {n.name!r} goes from {given} to {wanted}; both must be a known height and width")
     if mode_of(n).upper() == "SAME":

@@ -6,7 +6,7 @@ import numpy as np
 
 from softnpu.ops._layout import format_of
 from softnpu.ops._lower import Builder, OpError, Site
-from softnpu.ops._math import FLOAT, INT64
+from softnpu.ops._math import FLOAT, INT64, ints
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema(
@@ -19,7 +19,7 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> str:
     height, width, channels = _image(n)
-    rows, columns = (int(one) for one in n.constant(3).reshape(-1))
+    rows, columns = ints(n, 3, 2)
     if not 1 <= min(rows, columns) <= max(rows, columns) <= 1 << 16:
         raise OpError(f"CropAndResize {n.name!r} has the crop size {[rows, columns]}; both must lie in [1, 65536]")
     edges = b.split(n.input(1), [1, 1, 1, 1], 1)  # y1, x1, y2, x2

@@ -3,7 +3,7 @@
 from typing import Any
 
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._math import SMALL, through
+from softnpu.ops._math import SMALL, shape_of, through
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("Cumsum", ("x", "axis"), attrs={"exclusive": False, "reverse": False})
@@ -11,5 +11,5 @@ SCHEMA = Schema("Cumsum", ("x", "axis"), attrs={"exclusive": False, "reverse": F
 
 def lower(b: Builder, n: Site) -> str:
     attrs: dict[str, Any] = {word: int(bool(n.attr(word, False))) for word in ("exclusive", "reverse")}
-    axis = n.input(1) if n.input_shapes[1] == () else b.reshape(n.input(1), [])
+    axis = n.input(1) if shape_of(n, 1) == () else b.reshape(n.input(1), [])
     return through(b, n, 1, SMALL, lambda x: str(b.op("CumSum", x, axis, **attrs)))

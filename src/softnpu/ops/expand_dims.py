@@ -1,10 +1,11 @@
 """ExpandDims: a new dim of size 1."""
 
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("ExpandDims", ("x", "axis"), note="axis must be a constant")
 
 
 def lower(b: Builder, n: Site) -> str:
-    return b.unsqueeze(n.input(0), [int(one) for one in n.constant(1).reshape(-1)])
+    return b.unsqueeze(n.input(0), ints(n, 1))

@@ -1,6 +1,6 @@
 """ResizeNearestNeighborV2: an image of another size, each pixel taken from the nearest one."""
 
-from softnpu.ops._layout import format_of
+from softnpu.ops._layout import format_of, spatial_dims
 from softnpu.ops._lower import Builder, Site
 from softnpu.ops._resize import ATTRS, MANY, flags, nearest_rows, resize, wanted
 from softnpu.ops._schema import Schema
@@ -13,7 +13,7 @@ def lower(b: Builder, n: Site) -> str:
     word = format_of(n, "NHWC")
     size = wanted(n)
     axes = [word.index("H"), word.index("W")]
-    source = [n.shape(0)[axis] for axis in axes]
+    source = spatial_dims(n, 0, word)
     if size is not None and min(source) > 0 and max(size) <= MANY:
         x = n.input(0)
         for axis, before, after in zip(axes, source, size, strict=True):

@@ -1,7 +1,7 @@
 """Slice: a part of x by offset and size per dim; size -1 means all that is left."""
 
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._math import int64
+from softnpu.ops._math import int64, ints, known
 from softnpu.ops._schema import Schema
 from softnpu.ops.slice_d import cut
 
@@ -9,8 +9,8 @@ SCHEMA = Schema("Slice", ("x", "offsets", "size"))
 
 
 def lower(b: Builder, n: Site) -> str:
-    if n.constants[1] is not None and n.constants[2] is not None:
-        return cut(b, n, [int(one) for one in n.constant(1)], [int(one) for one in n.constant(2)])
+    if known(n, 1) is not None and known(n, 2) is not None:
+        return cut(b, n, ints(n, 1), ints(n, 2))
     offsets, sizes = int64(b, n, 1), int64(b, n, 2)
     rest = b.op("Equal", sizes, b.const(-1))
     ends = b.op("Where", rest, b.op("Shape", n.input(0)), b.op("Add", offsets, sizes))

@@ -1,6 +1,7 @@
 """Split: equal parts of x along an axis, which is the first input."""
 
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import REQUIRED, Schema
 from softnpu.ops.split_d import equal_parts
 
@@ -10,4 +11,4 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
-    return equal_parts(b, n, 1, int(n.constant(0).reshape(-1)[0]))
+    return equal_parts(b, n, 1, ints(n, 0, 1)[0])

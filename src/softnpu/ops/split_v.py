@@ -1,6 +1,8 @@
 """SplitV: parts of given sizes along an axis; one size may be -1."""
 
+from softnpu.ops._layout import axes_of
 from softnpu.ops._lower import Builder, OpError, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import REQUIRED, Schema
 
 SCHEMA = Schema(
@@ -13,8 +15,10 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
-    axis = int(n.constant(2).reshape(-1)[0])
-    sizes = [int(one) for one in n.constant(1).reshape(-1)]
+    axis = axes_of(n, ints(n, 2, 1), n.rank(0))[0]
+    sizes = ints(n, 1)
+    if len(sizes) != int(n.need("num_split")):
+        raise OpError(f"SplitV {n.name!r} has {len(sizes)} sizes and num_split {n.need('num_split')}; make them equal")
     if sizes.count(-1) == 1:
         whole = n.shape(0)[axis]
         if whole < 0:

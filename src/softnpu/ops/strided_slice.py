@@ -1,6 +1,7 @@
 """StridedSlice: a part of x by begin, end and stride per dim, with TensorFlow's masks."""
 
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints, known
 from softnpu.ops._schema import Schema
 from softnpu.ops._slices import MASKS, computed, strided
 
@@ -8,8 +9,8 @@ SCHEMA = Schema("StridedSlice", ("x", "begin", "end", "strides?"), attrs=dict(MA
 
 
 def lower(b: Builder, n: Site) -> str:
-    if n.constants[1] is None or n.constants[2] is None:
+    if known(n, 1) is None or known(n, 2) is None:
         count = n.shape(1)[0]
-        return computed(b, n, [int(one) for one in n.constant(3)] if n.has(3) else [1] * count)
-    begin, end = ([int(one) for one in n.constant(index)] for index in (1, 2))
-    return strided(b, n, begin, end, [int(one) for one in n.constant(3)] if n.has(3) else [1] * len(begin))
+        return computed(b, n, ints(n, 3) if n.has(3) else [1] * count)
+    begin, end = (ints(n, index) for index in (1, 2))
+    return strided(b, n, begin, end, ints(n, 3) if n.has(3) else [1] * len(begin))

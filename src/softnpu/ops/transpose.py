@@ -1,10 +1,11 @@
 """Transpose: the dims of x in another order."""
 
 from softnpu.ops._lower import Builder, Site
+from softnpu.ops._math import ints
 from softnpu.ops._schema import Schema
 
 SCHEMA = Schema("Transpose", ("x", "perm"), note="perm must be a constant")
 
 
 def lower(b: Builder, n: Site) -> str:
-    return b.transpose(n.input(0), [int(one) for one in n.constant(1).reshape(-1)])
+    return b.transpose(n.input(0), ints(n, 1))

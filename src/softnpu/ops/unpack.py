@@ -1,5 +1,6 @@
 """Unpack: the slices of x along an axis, without that axis."""
 
+from softnpu.ops._layout import axes_of
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import REQUIRED, Schema
 
@@ -7,7 +8,7 @@ SCHEMA = Schema("Unpack", outputs=("y*",), attrs={"num": REQUIRED, "axis": 0})
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
-    axis = int(n.attr("axis", 0))
+    axis = axes_of(n, [int(n.attr("axis", 0))], n.rank(0))[0]
     count = int(n.need("num"))
     if n.shape(0)[axis] not in (-1, count):
         raise OpError(f"Unpack {n.name!r} has num {count} for a dim of {n.shape(0)[axis]}; make them equal")

@@ -281,15 +281,13 @@ class InitConfig:
     def warn_about_missing(self) -> None:
         """Say which accepted settings have no effect in this version."""
         for name, asked in (
-            ("dump.dump_scene", "dump_scene" in self.dump),
-            ("dump.dump_kernel_data", "dump_kernel_data" in self.dump),
-            ("profiler section", self.profiler.get("switch") == "on"),
-            ("StackSize section", bool(self.stack_sizes)),
+            ("profiler", self.profiler.get("switch") == "on"),
+            ("StackSize", bool(self.stack_sizes)),
         ):
             if asked:
                 log().write(
                     WARNING,
-                    f"the {name} of the configuration is read, but this version of softnpu does not act on it",
+                    f"the {name} section of the configuration is read, but this version of softnpu does not act on it",
                     "ASCENDCL",
                     "init",
                 )

@@ -354,6 +354,9 @@ def main():
     rows, weights = everything()
     stop = threading.Event()
     threading.Thread(target=watchman, args=(stop,), daemon=True).start()
+    import onnx.shape_inference  # noqa: F401  what single operators need is loaded before memory is compared
+    import onnxruntime  # noqa: F401
+
     start = time.perf_counter()
     levels = []
     for part in range(4):

@@ -108,8 +108,9 @@ def run(graph: Graph, **feeds: Array) -> list[Array]:
     inputs = [make_value_info(one.output.name, one.output.dtype, one.output.shape) for one in graph.inputs]
     weights = [make_tensor(one.output.name, one.data) for one in graph.nodes if one.data is not None]
     weights += [make_tensor(name, constant) for name, constant in low.constants.items()]
-    nodes = [{**one, "name": ""} for one in low.nodes]
-    data = encode_model(graph, nodes, inputs, [{"name": one.value.name} for one in graph.outputs], weights, low.domains)
+    data = encode_model(
+        graph, low.nodes, inputs, [{"name": one.value.name} for one in graph.outputs], weights, low.domains
+    )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     found: list[Array] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(

@@ -70,7 +70,9 @@ def convolutions() -> tuple[Onnx, str, dict[str, Array]]:
     model.const(w=floats(16, 3, 3, 3), b=floats(16), s=floats(16), o=floats(16), m=floats(16), v=np.abs(floats(16)))
     model.op("Conv", "x w b", "c", pads=[1, 1, 1, 1]).op("BatchNormalization", "c s o m v", "n").op("Relu", "n", "r")
     model.op("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]).op("Flatten", "p", "f")
-    model.const(g=floats(16 * 64, 10) * np.float32(0.02), h=floats(10)).op("Gemm", "f g h", "y").op("Softmax", "y", "z", axis=1)
+    model.const(g=floats(16 * 64, 10) * np.float32(0.02), h=floats(10)).op("Gemm", "f g h", "y").op(
+        "Softmax", "y", "z", axis=1
+    )
     return model, "z y", {"x": floats(2, 3, 16, 16)}
 
 

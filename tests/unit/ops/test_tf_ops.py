@@ -48,7 +48,6 @@ def compute(kind: str, *operands: Any, outputs: int = 1, opset: int = 20, free: 
     infer_node(graph, node)
     graph.outputs = [Output(value, value.name) for value in node.outputs]
     low = lower(graph)
-    low.nodes = [{**one, "name": ""} for one in low.nodes]  # unique names are not what is tested here
     inputs = [make_value_info(one.output.name, one.output.dtype, one.output.shape) for one in graph.inputs]
     weights = [make_tensor(one.output.name, one.data) for one in graph.nodes if one.data is not None]
     weights += [make_tensor(name, constant) for name, constant in low.constants.items()]

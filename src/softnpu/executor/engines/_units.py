@@ -59,6 +59,7 @@ class Piece:
     small: dict[str, dict[str, Any]]  # TensorProto by name
     large: dict[str, tuple[int, list[int], int, int]]  # ONNX type, dims, place and bytes by name
     last_use: dict[str, int]  # after which unit a name is needed no more
+    constants: dict[str, Any] = field(default_factory=dict)  # values made from small and large so far
 
 
 def facts_of(source: Om) -> dict[str, Facts]:

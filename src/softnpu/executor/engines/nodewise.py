@@ -121,6 +121,7 @@ class NodewiseEngine(Engine):
     def close(self) -> None:
         """Let all sessions go."""
         for piece in self._pieces:
+            piece.constants.clear()
             for unit in piece.units:
                 unit.sessions.clear()
 
@@ -205,6 +206,12 @@ class NodewiseEngine(Engine):
 
     def _constant(self, piece: Piece, name: str) -> Any:
         """A constant where it lies in the model."""
+        found = piece.constants.get(name)
+        if found is None:
+            found = piece.constants[name] = self._load(piece, name)
+        return found
+
+    def _load(self, piece: Piece, name: str) -> Any:
         if name in piece.large:
             dtype, dims, place, size = piece.large[name]
             return _from_bytes(self._weights[place : place + size], dtype, dims)

@@ -253,6 +253,12 @@ def known(op_type: str, domain: str) -> bool:
 _SAME_SET = frozenset(_SAME)
 
 
+def names() -> dict[str, str]:
+    """Every ONNX operator that CANN has a name for, with that name ("" where it depends on attributes and shapes)."""
+    found = dict.fromkeys(naming.FUNCTIONS, "") | {name: name for name in _SAME} | dict(_RENAMED)
+    return found | {name: row[0] for name, row in _ATTRS.items()}
+
+
 def _named(call: Call, domain: str) -> tuple[str, dict[str, Any]]:
     op_type = call.op_type
     if domain in ("", "ai.onnx", "npu") and op_type in _VENDOR:

@@ -129,7 +129,6 @@ class Folding:
         lower_node(copy, self.graph.opsets.get("", ops.NATIVE_OPSET), self.graph.unique, into)
         if into.host:
             return None
-        into.nodes = [{**one, "name": ""} for one in into.nodes]  # engines want names that differ, or none
         try:
             return evaluate.fold(
                 self.graph, into, {value.name: value for value in inputs if value is not None}.values(), copy.outputs
