@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acl._arguments import Raise
-from acl._boundary import raw
+from acl._boundary import raw, refuses
 from softnpu.base.errors import NpuError, codes
 from softnpu.executor import run
 from softnpu.executor.config import ExecConfig, LoadConfig
@@ -151,3 +151,45 @@ def set_input_dynamic_dims(model_id: int, dataset: Dataset, index: int, dims_dic
             "give dimCount the length of dims",
         )
     run.set_dims(process(), _models().get(model_id), dataset, index, [int(one) for one in dims])
+
+
+# ---- bundles and queues ----------------------------------------------------------------------------------------------
+
+
+def _no_bundle(source: Om) -> NpuError:
+    return NpuError(
+        codes.GE_PARAM_INVALID,
+        f"the file holds one model ({source.header.name}) and no bundle of several",
+        "load it with acl.mdl.load_from_file; atc writes no bundles",
+    )
+
+
+def _unknown_bundle(number: int) -> NpuError:
+    return NpuError(
+        codes.INVALID_BUNDLE_MODEL_ID, f"no loaded bundle has the id {number}", "bundles cannot be loaded here"
+    )
+
+
+@refuses
+def bundle_load_from_file(path: str) -> int:
+    raise _no_bundle(_open(path))
+
+
+@refuses
+def bundle_load_from_mem(ptr: int, size: int) -> int:
+    raise _no_bundle(_in_memory(ptr, size))
+
+
+@refuses
+def bundle_get_model_num(bundle_id: int) -> int:
+    raise _unknown_bundle(bundle_id)
+
+
+@refuses
+def bundle_get_model_id(bundle_id: int, _index: int) -> int:
+    raise _unknown_bundle(bundle_id)
+
+
+@refuses
+def bundle_unload(bundle_id: int) -> None:
+    raise _unknown_bundle(bundle_id)

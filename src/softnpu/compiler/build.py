@@ -63,12 +63,13 @@ def build(options: Options, progress: Progress = quiet) -> BuildResult:
     trail.write(graph, "AfterGraphOptimize")
     graph.verify()
     progress("planning", 0.65)
-    info = describe_model(graph, wanted)
+    info = describe_model(graph, wanted, options)
     progress("writing", 0.75)
     path = output_path(options)
     write(graph, info, path, options, check=True)
     trail.write(graph, "Build")
-    fusion.write_result(report, fusion.result_folder())
+    if options.export_compile_stat:
+        fusion.write_result(report, fusion.result_folder())
     result.files.append(path)
     if options.display_model_info:
         result.info = describe.information(path)
@@ -86,9 +87,11 @@ def load(options: Options, result: BuildResult) -> tuple[Graph, shapes.Shapes]:
 
         graph, notes = read_onnx(path)
     elif options.framework == CAFFE:
-        from softnpu.compiler.frontends.caffe.reader import read as read_caffe
+        from softnpu.compiler.frontends.caffe import reader as caffe
 
-        graph, notes = read_caffe(path, Path(options.weight), name, wanted.known())
+        types = caffe.read_type_names(Path(options.op_name_map)) if options.op_name_map else {}
+        sizes = {key: tuple(dims) for key, dims in wanted.known().items()}
+        graph, notes = caffe.read(path, Path(options.weight), name, sizes, types)
     elif options.framework == TENSORFLOW:
         from softnpu.compiler.frontends.tensorflow.reader import read as read_tensorflow
 
@@ -136,7 +139,7 @@ def _infer(graph: Graph, options: Options) -> None:
 # ---- the description that programs see -------------------------------------------------------------------------------
 
 
-def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
+def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None = None) -> ModelInfo:
     """Inputs, outputs, gears and sizes."""
     _refuse_types(graph)
     info = ModelInfo([], [])
@@ -153,6 +156,8 @@ def describe_model(graph: Graph, wanted: shapes.Shapes) -> ModelInfo:
         info.inputs.append(tensor)
         engine.append(value.name)
     info.extra["engine_inputs"] = engine
+    if options is not None and options.status_check:
+        info.extra["status_check"] = 1
     info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
     if static_gears:
         _describe_gears(graph, info, static_gears, cases)

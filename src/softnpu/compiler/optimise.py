@@ -18,7 +18,8 @@ def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionRep
     """Run everything between reading and writing; returns what was fused."""
     report = fusion.FusionReport()
     switches = fusion.read_switches(options.fusion_switch_file or None, options.optimization_switch)
-    passes.run(graph, switches, report)
+    if options.oo_level != "O1":
+        passes.run(graph, switches, report)
     _insert_aipp(graph, options, wanted)
     _precision(graph, options)
     graph.sort()

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from softnpu.base import aipp_block
 from softnpu.base.dtypes import element_size
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.base.trace import Span, bus
 from softnpu.executor import choose, instrument
-from softnpu.executor.engines.base import Engine, Place, Plan, Shape
+from softnpu.executor.engines.base import Engine, Place, Plan, Shape, view
 from softnpu.graph.om import ModelInfo, Om, TensorInfo
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 64  # a buffer may be this many bytes short, as on hardware
 _MAX_PLANS = 64
+_FLOATS = frozenset({0, 1, 11})
 SHAPE_INPUT = "ascend_mbatch_shape_data"
 STATIC, PICTURE, PARAMETERS = 1, 2, 3  # aclmdlInputAippType of the inputs of dynamic AIPP
 
@@ -79,6 +82,7 @@ class Model:
         self.shape_input = next(
             (i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None
         )
+        self._status_check = bool(self.info.extra.get("status_check"))
         self.loaded = True
 
     def close(self) -> None:
@@ -133,6 +137,8 @@ class Model:
                     raise self._failed(instrument.explain(self, ready.places, error)) from error
                 for step in ready.after:
                     step()
+                if self._status_check:
+                    self._look_for_overflow(ready)
                 dims = list(ready.dims)
             finally:
                 board.task_ended(slot)
@@ -150,6 +156,17 @@ class Model:
                 )
             )
         return [one or () for one in dims]
+
+    def _look_for_overflow(self, ready: _Ready) -> None:
+        """--status_check: infinity or NaN among the results sets the device's overflow status."""
+        for place in ready.places[1]:
+            if (
+                place.shape is not None
+                and place.address
+                and place.dtype in _FLOATS
+                and not np.isfinite(view(place)).all()
+            ):
+                self.context.device.overflow = True
 
     def _failed(self, error: Exception) -> NpuError:
         text = " ".join(str(error).split())[:600]
@@ -295,8 +312,6 @@ class Model:
 
     def _parameters(self, ready: _Ready, info: TensorInfo, buffer: DataBuffer, batch: int) -> tuple[Shape, int]:
         """The parameters of dynamic AIPP for the pictures of a batch gear, out of those for the largest."""
-        import numpy as np
-
         size = aipp_block.block_bytes(batch)
         if not buffer.address or buffer.size < size:
             raise NpuError(
@@ -317,8 +332,6 @@ class Model:
         return (size,), int(room.ctypes.data)
 
     def _padded(self, ready: _Ready, buffer: DataBuffer, need: int) -> int:
-        import numpy as np
-
         memory = self._memory()
         memory.reach(buffer.address, buffer.size, False)
         ready.reach.append((buffer.address, buffer.size, False))

@@ -100,18 +100,17 @@ class SingleOps:
 
     def _read(self, path: Path) -> OpModel | None:
         try:
-            source = Om(path.read_bytes())  # the folder may go away before the first run
-            key = source.info().extra.get("single_op")
+            key = Om.open(path).info().extra.get("single_op")  # mapped: what is no single operator may be large
+            if not match.is_key(key):
+                log().write(WARNING, f"{path} holds no single operator and is left out", "ASCENDCL", "set_model_dir")
+                return None
+            return OpModel(Om(path.read_bytes()), key, str(path))  # the folder may go away before the first run
         except (NpuError, OSError) as error:
             raise NpuError(
                 codes.READ_MODEL_FAILURE,
                 f"the model {str(path)!r} cannot be loaded: {error}",
                 "convert it again with atc --singleop, or take it out of the folder",
             ) from error
-        if not match.is_key(key):
-            log().write(WARNING, f"{path} holds no single operator and is left out", "ASCENDCL", "set_model_dir")
-            return None
-        return OpModel(source, key, str(path))
 
     def load(self, data: bytes) -> None:
         """Load one model from memory."""

@@ -94,6 +94,7 @@ READS: dict[str, list[Call]] = {
     "acl.rt.ipc_mem_get_export_key": [lambda _, p, n: acl.rt.ipc_mem_get_export_key(p, n, 65, 0)],
     "acl.rt.ipc_mem_import_by_key": [lambda _, p, __: acl.rt.ipc_mem_import_by_key(f"softnpu-{p:032x}"[:40], 0)],
     "acl.rt.allocator_set_obj_to_desc": [lambda b, p, _: acl.rt.allocator_set_obj_to_desc(b.allocator, p)],
+    "acl.mdl.bundle_load_from_mem": [lambda _, p, n: acl.mdl.bundle_load_from_mem(p, n)],
     "acl.mdl.load_from_mem": [lambda _, p, n: acl.mdl.load_from_mem(p, n)],
     "acl.mdl.load_from_mem_with_mem": [lambda b, p, n: acl.mdl.load_from_mem_with_mem(p, n, b.device, 4, b.device, 4)],
     "acl.mdl.load_from_file_with_mem": [lambda _, p, n: acl.mdl.load_from_file_with_mem("no.om", p, n, p, n)],

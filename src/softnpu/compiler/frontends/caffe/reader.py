@@ -30,12 +30,18 @@ _TRAINING = frozenset(
 
 
 def read(
-    prototxt: Path, caffemodel: Path, name: str, shapes: Mapping[str, Shape] | None = None
+    prototxt: Path,
+    caffemodel: Path,
+    name: str,
+    shapes: Mapping[str, Shape] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> tuple[Graph, list[str]]:
-    """The graph of a net, and notes on what was left out; `shapes` replaces shapes of inputs."""
+    """The graph of a net, and notes on what was left out; `shapes` replaces shapes of inputs, `types` names of layer types."""
     net = _parse(prototxt)
     notes: list[str] = []
-    layers = list(_wanted(net, notes))
+    layers = [
+        {**one, "type": (types or {}).get(one.get("type", ""), one.get("type", ""))} for one in _wanted(net, notes)
+    ]
     _refuse(layers)
     graph = Graph(name, framework=FRAMEWORK)
     flow = _Flow(Net(graph, [layer.get("name", "") for layer in layers if layer.get("type") not in _INPUTS]))
@@ -82,6 +88,24 @@ def _unreadable(path: Path, why: str) -> AtcError:
         "it is no valid prototxt",
         "correct it at the place that is named",
     )
+
+
+def read_type_names(path: Path) -> dict[str, str]:
+    """The lines `CustomType:KnownType` of --op_name_map."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        custom, colon, known = (part.strip() for part in line.partition(":"))
+        if not colon or not custom or known not in MAKERS:
+            raise AtcError(
+                "E10003",
+                f"Value [{line.strip()}] for parameter [op_name_map] is invalid. Reason: line {number} must be CustomType:KnownType with a layer type that is supported",
+                "the type behind the colon is misspelt or not supported",
+                f"use one of: {', '.join(sorted(MAKERS))}",
+            )
+        found[custom] = known
+    return found
 
 
 # ---- which layers ----------------------------------------------------------------------------------------------------
