@@ -243,6 +243,11 @@ def engine() -> str:
     return value
 
 
+def allow_new_opsets() -> None:
+    """Let onnxruntime take opsets that are newer than its last release; it reads this variable when it opens a model."""
+    os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
+
+
 def child_environment() -> dict[str, str]:
     """The environment of a process of ours that finds this very softnpu."""
     package = str(Path(__file__).resolve().parents[2])

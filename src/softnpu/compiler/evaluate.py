@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from softnpu.base import config
 from softnpu.base.dtypes import numpy_name, to_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.infer import encode_model
@@ -22,6 +23,7 @@ Array = np.ndarray[Any, Any]
 @functools.cache
 def runtime() -> Any:
     """The engine, imported when first needed."""
+    config.allow_new_opsets()
     import onnxruntime
 
     return onnxruntime

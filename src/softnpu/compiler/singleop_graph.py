@@ -54,6 +54,7 @@ def _one_node(op: SingleOp) -> tuple[Graph, Node, ops.Operator]:
     operator = operator_of(op.op)
     if operator is None:
         raise error("E10501", type=op.op, name=op.name or op.op)
+    _check_inputs(op, operator)
     graph = Graph(op.op)
     inputs = [_input(graph, op, tensor, index) for index, tensor in enumerate(op.inputs)]
     while inputs and inputs[-1] is None:
@@ -64,6 +65,19 @@ def _one_node(op: SingleOp) -> tuple[Graph, Node, ops.Operator]:
     node = graph.op(op.op, inputs, op.op, len(op.outputs), **attrs)
     node.input_names = _input_names(op, operator)[: len(inputs)]
     return graph, node, operator
+
+
+def _check_inputs(op: SingleOp, operator: ops.Operator) -> None:
+    """Every input that is not optional must be there, and none that the operator does not have."""
+    names = operator.schema.inputs
+    for index, name in enumerate(names):
+        if not name.endswith(("?", "*")) and (index >= len(op.inputs) or op.inputs[index].absent):
+            raise error("E10028", op=op.op, reason=f"its input {index} ({name}) is missing")
+        if name.endswith("*"):
+            return  # from here on the positions depend on how many there are
+    if len(op.inputs) > len(names):
+        listed = ", ".join(names) or "none"
+        raise error("E10028", op=op.op, reason=f"it has {len(op.inputs)} inputs, the operator takes {listed}")
 
 
 def _input(graph: Graph, op: SingleOp, tensor: Tensor, index: int) -> Value | None:

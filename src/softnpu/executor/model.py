@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from softnpu.base import aipp_block
-from softnpu.base.dtypes import element_size
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.base.trace import Span, bus
 from softnpu.executor import choose, instrument
-from softnpu.executor.engines.base import Engine, Place, Plan, Shape, view
-from softnpu.graph.om import ModelInfo, Om, TensorInfo
+from softnpu.executor.binding import PARAMETERS, PICTURE, STATIC, TOLERANCE, Binder, Given, Ready
+from softnpu.executor.engines.base import Engine, Shape, view
+from softnpu.graph.om import ModelInfo, Om
 
 if TYPE_CHECKING:
     from softnpu.runtime.context import Context
     from softnpu.runtime.memory import Memory
 
-TOLERANCE = 64  # a buffer may be this many bytes short, as on hardware
+__all__ = ["PARAMETERS", "PICTURE", "SHAPE_INPUT", "STATIC", "TOLERANCE", "Given", "Model"]
 _MAX_PLANS = 64
 _FLOATS = frozenset({0, 1, 11})
 SHAPE_INPUT = "ascend_mbatch_shape_data"
-STATIC, PICTURE, PARAMETERS = 1, 2, 3  # aclmdlInputAippType of the inputs of dynamic AIPP
-
-
-@dataclass
-class Given:
-    """The buffers of one run, and what was said about them."""
-
-    buffers: list[DataBuffer]
-    descs: dict[int, TensorDesc]
-    gear: int | None = None
-
-
-class _Ready:
-    """A plan with what has to happen around it."""
-
-    __slots__ = ("after", "before", "dims", "keep", "lock", "places", "plan", "reach")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.plan: Plan | None = None
-        self.before: list[Callable[[], None]] = []
-        self.after: list[Callable[[], None]] = []
-        self.reach: list[tuple[int, int, bool]] = []
-        self.keep: list[object] = []
-        self.dims: list[Shape | None] = []  # of the outputs, None where only the run tells
-        self.places: tuple[list[Place], list[Place]] = ([], [])
 
 
 class Model:
@@ -68,17 +37,9 @@ class Model:
         self.engine: Engine = choose.open_model(source, self.info, instrument.wanted(self))
         instrument.attach(self)
         self.gear = self.info.extra.get("largest_gear", 0) if self.info.gears else None
-        self._plans: dict[tuple[Any, ...], _Ready] = {}
-        self._outputs = [str(name) for name in self.info.extra.get("engine_outputs", ())]
-        self._inputs = list(self.info.extra.get("engine_inputs", ()))
-        if len(self._outputs) != len(self.info.outputs) or len(self._inputs) != len(self.info.inputs):
-            raise NpuError(
-                codes.GE_EXEC_MODEL_DATA_SIZE_INVALID,
-                "the model data are damaged: inputs and outputs do not fit the program",
-                "convert the model again with atc",
-            )
-        self.ranged = any(one.ranges for one in self.info.inputs)
-        self.open_outputs = any(_unknown(one.dims) for one in self.info.outputs)
+        self._plans: dict[tuple[Any, ...], Ready] = {}
+        self._binder = Binder(self.info, context)
+        self.ranged, self.open_outputs = self._binder.ranged, self._binder.open_outputs
         self.shape_input = next(
             (i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None
         )
@@ -93,21 +54,23 @@ class Model:
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, inputs: Given, outputs: Given) -> _Ready:
+    def prepare(self, inputs: Given, outputs: Given) -> Ready:
         """Check the buffers and bind them; what was bound before is found again."""
         gear = self._gear(inputs)
         key = (
             gear,
-            *((one.address, one.size) for one in inputs.buffers),
-            *((one.address, one.size) for one in outputs.buffers),
-            *((index, tuple(one.dims)) for index, one in inputs.descs.items()),
+            len(inputs.buffers),
+            *[(one.address, one.size) for one in inputs.buffers],
+            *[(one.address, one.size) for one in outputs.buffers],
+            *[(index, tuple(one.dims)) for index, one in inputs.descs.items()],
         )
         ready = self._plans.get(key)
         if ready is None:
+            lasting = all(one.address for one in outputs.buffers)  # asked now, since binding allocates what is missing
             ready = self._bind(inputs, outputs, gear)
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
-            if all(one.address for one in outputs.buffers):
+            if lasting:
                 self._plans[key] = ready
         else:
             memory = self._memory()
@@ -116,7 +79,7 @@ class Model:
         return ready
 
     @instrument.telling
-    def run(self, ready: _Ready) -> list[Shape]:
+    def run(self, ready: Ready) -> list[Shape]:
         """Run what was prepared; returns the dims of the outputs."""
         if not self.loaded:
             raise NpuError(
@@ -157,7 +120,7 @@ class Model:
             )
         return [one or () for one in dims]
 
-    def _look_for_overflow(self, ready: _Ready) -> None:
+    def _look_for_overflow(self, ready: Ready) -> None:
         """--status_check: infinity or NaN among the results sets the device's overflow status."""
         for place in ready.places[1]:
             if (
@@ -197,255 +160,14 @@ class Model:
         found = [int(one) for one in words]
         return self.info.gears.index(found) if found in self.info.gears else largest
 
-    def _bind(self, inputs: Given, outputs: Given, gear: int | None) -> _Ready:
-        self._check_counts(inputs, outputs)
-        ready = _Ready()
-        shapes = self._input_shapes(inputs, gear)
-        taken = []
-        for index, (info, name) in enumerate(zip(self.info.inputs, self._inputs, strict=True)):
-            if name is None:
-                continue
-            buffer = inputs.buffers[index]
-            kind = self._aipp(index)
-            if kind == PICTURE:
-                shape, address = self._picture(ready, index, info, buffer)
-            elif kind == PARAMETERS and self.info.gear_kind == "batch" and gear is not None:
-                shape, address = self._parameters(ready, info, buffer, self.info.gears[gear][0])
-            else:
-                shape = shapes[index]
-                address = self._input(ready, index, info, shape, buffer)
-            taken.append(Place(name, info.dtype, shape, address))
-        places, copies = self._output_places(ready, outputs, gear)
+    def _bind(self, inputs: Given, outputs: Given, gear: int | None) -> Ready:
+        ready = self._binder.bind(inputs, outputs, gear)
         try:
-            ready.places = taken, places
-            ready.plan = self.engine.plan(taken, places)
+            ready.plan = self.engine.plan(*ready.places)
         except Exception as error:
             raise self._failed(error) from error
-        if copies:
-            ready.after.append(lambda: self._collect(ready, copies))
         return ready
-
-    def _check_counts(self, inputs: Given, outputs: Given) -> None:
-        for word, given, wanted in (("input", inputs, self.info.inputs), ("output", outputs, self.info.outputs)):
-            count = len(given.buffers)
-            if self.ranged and word == "input" and count >= len(wanted):
-                continue
-            if count != len(wanted):
-                code = codes.INVALID_PARAM if self.ranged else codes.GE_PARAM_INVALID
-                names = ", ".join(one.name for one in wanted)
-                raise NpuError(
-                    code,
-                    f"the {word} dataset has {count} buffers, the model has {len(wanted)} {word}s ({names})",
-                    "add one buffer for each",
-                )
-
-    def _input_shapes(self, inputs: Given, gear: int | None) -> list[Shape]:
-        if gear is not None:
-            return self.gear_shapes(gear)
-        found = []
-        for index, info in enumerate(self.info.inputs):
-            desc = inputs.descs.get(index)
-            if self._aipp(index) == STATIC:  # the memory of the picture, which is not what get_input_dims shows
-                found.append(tuple(info.dims_v2))
-                continue
-            if info.ranges and _unknown(info.dims):
-                if desc is None:
-                    raise NpuError(
-                        codes.INVALID_PARAM,
-                        f"input {index} ({info.name}) has the dims {info.dims}; the run needs to know the real ones",
-                        "call acl.mdl.set_dataset_tensor_desc(dataset, desc, index) with the shape of this run",
-                    )
-                found.append(_in_range(index, info, tuple(desc.dims)))
-            else:
-                if desc is not None and self.ranged and tuple(desc.dims) != tuple(info.dims):
-                    found.append(_in_range(index, info, tuple(desc.dims)))
-                    continue
-                found.append(tuple(info.dims))
-        return found
 
     def gear_shapes(self, gear: int) -> list[Shape]:
         """The dims of every input under a gear; the added inputs have their own."""
-        flat = list(self.info.gear_inputs[gear])
-        found: list[Shape] = []
-        for index, (info, name) in enumerate(zip(self.info.inputs, self._inputs, strict=True)):
-            if name is None or self._aipp(index) == PARAMETERS:
-                found.append(tuple(info.dims))
-            else:
-                count = len(info.dims)
-                found.append(tuple(flat[:count]))
-                del flat[:count]
-        return found
-
-    def _input(self, ready: _Ready, index: int, info: TensorInfo, shape: Shape, buffer: DataBuffer) -> int:
-        """The address an input is read from: the buffer itself, or a copy when the buffer is a little short."""
-        need = _bytes(info.dtype, shape)
-        if not need:
-            return 0
-        if not buffer.address:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"input {index} ({info.name}) has no memory, its data buffer holds a null pointer",
-                "allocate it with acl.rt.malloc",
-            )
-        if buffer.size >= need:
-            self._memory().reach(buffer.address, need, False)
-            ready.reach.append((buffer.address, need, False))
-            return buffer.address
-        if need - buffer.size > TOLERANCE or self.ranged or self.info.gears:
-            raise _short("input", index, info, need, buffer.size)
-        return self._padded(ready, buffer, need)
-
-    def _aipp(self, index: int) -> int:
-        """aclmdlInputAippType of an input."""
-        found = self.info.extra.get("aipp", {}).get(self.info.inputs[index].name, {})
-        return int(found.get("type", 0))
-
-    def _picture(self, ready: _Ready, index: int, info: TensorInfo, buffer: DataBuffer) -> tuple[Shape, int]:
-        """The picture of dynamic AIPP: as many bytes as the program gave; the parameters say how they are read."""
-        if not buffer.address or not buffer.size:
-            raise NpuError(
-                codes.INVALID_PARAM, f"input {index} ({info.name}) has no memory", "allocate it with acl.rt.malloc"
-            )
-        self._memory().reach(buffer.address, buffer.size, False)
-        ready.reach.append((buffer.address, buffer.size, False))
-        return (buffer.size,), buffer.address
-
-    def _parameters(self, ready: _Ready, info: TensorInfo, buffer: DataBuffer, batch: int) -> tuple[Shape, int]:
-        """The parameters of dynamic AIPP for the pictures of a batch gear, out of those for the largest."""
-        size = aipp_block.block_bytes(batch)
-        if not buffer.address or buffer.size < size:
-            raise NpuError(
-                codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-                f"the input {info.name} needs {info.size} bytes, its buffer has {buffer.size}",
-                "allocate acl.mdl.get_input_size_by_index bytes for it",
-            )
-        source = self._memory().view(buffer.address, (size,), np.dtype(np.uint8))
-        ready.reach.append((buffer.address, size, False))
-        room = np.zeros(size, np.uint8)
-
-        def copy() -> None:
-            room[:] = source
-            room[aipp_block.BATCH_PLACE] = min(int(room[aipp_block.BATCH_PLACE]), batch)
-
-        ready.before.append(copy)
-        ready.keep.append(room)
-        return (size,), int(room.ctypes.data)
-
-    def _padded(self, ready: _Ready, buffer: DataBuffer, need: int) -> int:
-        memory = self._memory()
-        memory.reach(buffer.address, buffer.size, False)
-        ready.reach.append((buffer.address, buffer.size, False))
-        room = np.zeros(need, np.uint8)
-        source = memory.view(buffer.address, (buffer.size,), np.dtype(np.uint8))
-
-        def copy() -> None:
-            room[: buffer.size] = source
-
-        ready.before.append(copy)
-        ready.keep.append(room)
-        return int(room.ctypes.data)
-
-    def _output_places(
-        self, ready: _Ready, outputs: Given, gear: int | None
-    ) -> tuple[list[Place], list[tuple[int, int, DataBuffer]]]:
-        """Where outputs go, and those that are copied after the run: (output, place among the engine's own, buffer)."""
-        places: list[Place] = []
-        copies: list[tuple[int, int, DataBuffer]] = []
-        seen: dict[str, int] = {}
-        for index, (info, name) in enumerate(zip(self.info.outputs, self._outputs, strict=True)):
-            buffer = outputs.buffers[index]
-            shape = self._output_shape(index, gear)
-            ready.dims.append(shape)
-            need = _bytes(info.dtype, shape) if shape is not None else None
-            if need is not None and name not in seen and self._direct(index, info, need, buffer):
-                self._memory().reach(buffer.address, need, True)
-                ready.reach.append((buffer.address, need, True))
-                seen[name] = -1
-                places.append(Place(name, info.dtype, shape, buffer.address))
-                continue
-            if seen.get(name, -1) < 0:
-                seen[name] = sum(1 for one in places if one.shape is None)
-                places.append(Place(name, info.dtype, None, 0))
-            copies.append((index, seen[name], buffer))
-        return places, copies
-
-    def _output_shape(self, index: int, gear: int | None) -> Shape | None:
-        if gear is not None and self.info.gear_outputs:
-            shape = tuple(self.info.gear_outputs[gear][index])
-        else:
-            shape = tuple(self.info.outputs[index].dims)
-        return None if _unknown(shape) else shape
-
-    def _direct(self, index: int, info: TensorInfo, need: int, buffer: DataBuffer) -> bool:
-        """Whether the engine can write into the buffer itself."""
-        if not need:
-            return False
-        if not buffer.address and not buffer.size:
-            self._allocate(buffer, need)
-            return True
-        if not buffer.address:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"output {index} ({info.name}) has no memory, its data buffer holds a null pointer of {buffer.size} bytes",
-                "allocate it with acl.rt.malloc, or pass address 0 and size 0 to have it allocated",
-            )
-        if buffer.size >= need:
-            return True
-        if need - buffer.size > TOLERANCE:
-            raise _short("output", index, info, need, buffer.size)
-        return False
-
-    def _allocate(self, buffer: DataBuffer, need: int) -> None:
-        device = self.context.device
-        buffer.address = device.process.memory.allocate(device, need, 0)
-        buffer.size = need
-
-    def _collect(self, ready: _Ready, copies: list[tuple[int, int, DataBuffer]]) -> None:
-        """Copy what the engine allocated to where the program wants it."""
-        assert ready.plan is not None
-        found = ready.plan.results()
-        memory = self._memory()
-        for index, place, buffer in copies:
-            info = self.info.outputs[index]
-            dtype, shape, address, _keep = found[place]
-            size = _bytes(dtype, shape)
-            ready.dims[index] = shape
-            if not size:
-                continue
-            if not buffer.address and not buffer.size:
-                self._allocate(buffer, size)
-            if buffer.size < size and (size - buffer.size > TOLERANCE or self.ranged or self.open_outputs):
-                raise _short("output", index, info, size, buffer.size)
-            count = min(size, buffer.size)
-            memory.reach(buffer.address, count, True)
-            memory.backend.copy(buffer.address, address, count)
-
-
-def _unknown(dims: Sequence[int]) -> bool:
-    return any(dim < 0 for dim in dims)
-
-
-def _bytes(dtype: int, shape: Shape) -> int:
-    return math.prod(shape) * element_size(dtype)
-
-
-def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
-    fits = len(dims) == len(info.dims) and all(
-        dim >= 0 and low <= dim and (high < 0 or dim <= high)
-        for dim, (low, high) in zip(dims, info.ranges or [(dim, dim) for dim in info.dims], strict=False)
-    )
-    if not fits:
-        raise NpuError(
-            codes.INVALID_PARAM,
-            f"the dims {list(dims)} of input {index} ({info.name}) are outside of what the model was built for: {[list(one) for one in info.ranges] or info.dims}",
-            "use dims inside the range, or convert the model with a wider one",
-        )
-    return dims
-
-
-def _short(word: str, index: int, info: TensorInfo, need: int, size: int) -> NpuError:
-    return NpuError(
-        codes.GE_PARAM_INVALID,
-        f"{word} {index} ({info.name}) needs {need} bytes, its data buffer has {size}",
-        f"allocate at least {need} bytes; acl.mdl.get_{word}_size_by_index tells the size",
-    )
+        return self._binder.gear_shapes(gear)

@@ -62,7 +62,7 @@ _KEYWORDS = frozenset({"if", "while", "and", "or", "not", "is", "with", "for", "
 @cache
 def find(type: str) -> Operator | None:
     """The operator of a CANN type, or None."""
-    if not type.isidentifier():
+    if not type.isidentifier() or type.startswith("_"):
         return None
     try:
         module = importlib.import_module(f"softnpu.ops.{file_of(type)}")

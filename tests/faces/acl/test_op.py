@@ -394,3 +394,48 @@ def test_dumping_arguments_says_that_it_is_not_there(tmp_path: Path) -> None:
     assert acl.op.start_dump_args(2, str(tmp_path)) == 100000
     assert acl.op.start_dump_args(1, str(tmp_path)) == 200001
     assert acl.op.stop_dump_args(1) == 200001
+
+
+# ---- operators that NumPy computes, and nasty pointers ----------------------------------------------------------------
+
+
+def test_operators_without_an_onnx_form_run() -> None:
+    rng = np.random.default_rng(5)
+    x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 2, 4), (9, 20), (20,)))
+    outs = [empty(np.float32, 3, 2, 5) for _ in range(8)]
+    assert execute("DynamicRNN", [Tensor(x), Tensor(w), Tensor(b)], outs) == 0, message()
+    ok(acl.rt.synchronize_stream(0))
+    h = c = np.zeros((2, 5))
+    for step in range(3):
+        i, j, f, o = np.split(np.concatenate([x[step], h], 1) @ w + b, 4, 1)
+        c = c / (1 + np.exp(-f)) + np.tanh(j) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+        np.testing.assert_allclose(outs[0].array()[step], h, rtol=1e-4, atol=1e-5)
+
+
+def test_storage_formats_of_descriptions() -> None:
+    x = np.random.default_rng(6).standard_normal((18, 20)).astype(np.float16)
+    blocks = np.zeros((2, 2, 16, 16), np.float16)
+    for i, j in np.ndindex(*x.shape):
+        blocks[j // 16, i // 16, i % 16, j % 16] = x[i, j]
+    one, made = Tensor(blocks, dims=[18, 20]), empty(np.float16, 18, 20)
+    ok(acl.set_tensor_storage_format(one.desc, 29))
+    ok(acl.set_tensor_storage_shape(one.desc, [2, 2, 16, 16]))
+    assert execute("Relu", [one], [made]) == 0, message()
+    np.testing.assert_array_equal(made.array(), np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("pointer", [1, 4096, 1 << 47, (1 << 64) - 1])
+@pytest.mark.parametrize("size", [1, 4096, (1 << 31) - 1])
+def test_nasty_pointers_are_codes(pointer: int, size: int) -> None:
+    assert acl.op.load(pointer, size) != 0
+    assert acl.op.create_kernel("mine", "k", "k", pointer, size, 1, 0) != 0
+    one, made = Tensor(X), empty(np.int32, 3, 4)
+    wild = acl.create_data_buffer(pointer, 48)
+    assert acl.op.execute_v2("Add", [one.desc] * 2, [one.buffer, wild], [made.desc], [made.buffer], 0, 0) != 0
+    assert acl.op.execute_v2("Add", [one.desc] * 2, [one.buffer] * 2, [made.desc], [wild], 0, 0) != 0
+    assert acl.op.infer_shape("Add", [one.desc] * 2, [one.buffer, wild], 1, [made.desc], 0) != 0
+    assert (
+        acl.blas.hgemm(0, 0, 0, 4, 4, 4, pointer, one.address, -1, one.address, -1, one.address, made.address, -1, 0, 0)
+        != 0
+    )

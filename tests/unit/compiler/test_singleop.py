@@ -41,8 +41,6 @@ def read_one(folder: Path, content: Any) -> SingleOp:
 def run(graph: Graph, *arrays: Array) -> list[Array]:
     lowered = lower(graph)
     assert not lowered.host
-    for index, node in enumerate(lowered.nodes):
-        node["name"] = str(index)
     constants = [node.output for node in graph.nodes if node.type == "Const"]
     made = session(
         graph, lowered, [node.output for node in graph.inputs], [one.value for one in graph.outputs], constants
@@ -247,7 +245,8 @@ def test_unknown_dims_come_with_ranges(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        (add(op="NoSuchOperator"), "E10501"), (add(op="../relu"), "E10501"), (add(op="_lower"), "E10501"), (add(output_desc=[desc([3, 4], "int32")]), "E10027"),
+        (add(op="NoSuchOperator"), "E10501"),
+        (add(input_desc=[desc([3, 3], "int32")]), "E10028"), (add(input_desc=[desc([3, 3], "int32")] * 3), "E10028"), (add(op="../relu"), "E10501"), (add(op="_lower"), "E10501"), (add(output_desc=[desc([3, 4], "int32")]), "E10027"),
         (add(output_desc=[desc([3, 3], "float")]), "E10027"), ({"op": "Muls", "input_desc": [desc([3])], "output_desc": [desc([3])]}, "E14001"),
         ({"op": "Relu", "input_desc": [desc([1, 1, 2, 2, 8], form="NC1HWC0", type="float")], "output_desc": [desc([3])]}, "E10027"),
     ],

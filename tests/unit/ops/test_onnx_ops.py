@@ -74,11 +74,8 @@ def _engine(graph: Graph, node: Any, feeds: dict[str, Array]) -> list[Array]:
     inputs = [make_value_info(one.output.name, one.output.dtype, one.output.shape) for one in graph.inputs]
     weights = [make_tensor(one.output.name, one.data) for one in graph.nodes if one.data is not None]
     weights += [make_tensor(key, data) for key, data in lowered.constants.items()]
-    nodes = [
-        {**one, "name": str(index)} for index, one in enumerate(lowered.nodes)
-    ]  # unique names are not what is tested here
     data = encode_model(
-        graph, nodes, inputs, [{"name": value.name} for value in node.outputs], weights, lowered.domains
+        graph, lowered.nodes, inputs, [{"name": value.name} for value in node.outputs], weights, lowered.domains
     )
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return [np.asarray(one) for one in session.run(None, feeds)]
