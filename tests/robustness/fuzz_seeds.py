@@ -334,7 +334,7 @@ def _texts(add: Any) -> None:
         add("aipp", name, "a.cfg", convert("--insert_op_conf={in}/a.cfg"), m__onnx=net, a__cfg=text)
     files = {
         "fusion_switch_file": (FUSION, json.dumps(FUSION_JSON)), "keep_dtype": (KEEP,), "modify_mixlist": (json.dumps(MIXLIST),),
-        "customize_dtypes": (CUSTOM,), "op_precision_mode": (IMPLMODE,), "raw_ge_options": ('{"ge.a": "1"}',),
+        "customize_dtypes": (CUSTOM,), "op_precision_mode": (IMPLMODE,), "raw_ge_options": ('{"compile options": {"global": {}, "session": {}, "graph": {}}}',),
     }  # fmt: skip
     for option, texts in files.items():
         more = ["--precision_mode_v2=mixed_float16"] if option == "modify_mixlist" else []

@@ -24,6 +24,7 @@ from softnpu.executor.engines.nodewise import NodewiseEngine
 from softnpu.executor.engines.onnxruntime import OrtEngine
 from softnpu.executor.engines.openvino import OpenVinoEngine
 from softnpu.executor.measure import Case
+from softnpu.graph import digest
 from softnpu.graph.om import ModelInfo, Om, StoredProgram, check_weights, damaged
 from softnpu.graph.onnx_def import GRAPH, RAW_MODEL
 from softnpu.graph.wire import WireError, decode
@@ -39,13 +40,14 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
     """Make the programs of a model ready to run; node by node where something watches them."""
     weights = source.all_weights()
     programs = source.programs()
+    digest.check_weights(weights, source.weights_digest)
     for program in programs:
         check_weights(program.weights, len(weights))
         _check_self_contained(program)
     if nodewise or config.engine() == "nodewise":
         return _guarded(lambda: NodewiseEngine(source, info, programs))
     place = source.weights_place() if source.path is not None else None
-    kept = memoryview(bytes(weights)) if place is None and len(weights) else None
+    kept = weights if place is None and len(weights) else None  # the bytes of a model in memory are our own copy
     steps = info.extra.get("steps")
     if not steps:
         return _single(source, info, programs[0], place, kept)

@@ -30,6 +30,7 @@ class Model:
 
     def __init__(self, source: Om, context: Context, number: int = 0) -> None:
         self.id = number
+        self.held = 0  # bytes of device memory that the system gave it
         self.source = source
         self.context = context
         self.info: ModelInfo = source.info()

@@ -7,8 +7,10 @@ import threading
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.units import human
 from softnpu.executor.model import Model
 from softnpu.graph.om import Om
+from softnpu.runtime.device import Device
 from softnpu.runtime.process import Process
 
 
@@ -26,13 +28,40 @@ class ModelTable:
     ) -> int:
         """Load a model into the current context; work and weight are memory of the caller as (address, bytes)."""
         context = process.current()
-        model = Model(source, context)
-        self._check_memory(process, "work", work, model.info.memory_size)
-        self._check_memory(process, "weight", weight, model.info.weight_size)
+        info = source.info()
+        self._check_memory(process, "work", work, info.memory_size)
+        self._check_memory(process, "weight", weight, info.weight_size)
+        need = (0 if any(work) else info.memory_size) + (0 if any(weight) else info.weight_size)
+        self._take(process, context.device, need)
+        try:
+            model = Model(source, context)
+        except BaseException:
+            _account(context.device, -need)
+            raise
         with self._lock:
             model.id = next(self._numbers)
+            model.held = need
             self.models[model.id] = model
         return model.id
+
+    def _take(self, process: Process, device: Device, need: int) -> None:
+        """Count the memory that the system gives a model on the device."""
+        with device.arena.lock:
+            try:
+                process.memory.check_room(device, need)
+            except NpuError as error:
+                raise NpuError(codes.GE_MEMORY_ALLOCATION, f"the model needs {human(need)}: {error.text}", error.remedy) from error
+            _account(device, need)
+
+    def sweep(self, device: Device) -> None:
+        """A device is reset: its models are gone."""
+        with self._lock:
+            gone = [model for model in self.models.values() if model.context.device is device]
+            for model in gone:
+                del self.models[model.id]
+        for model in gone:
+            _account(device, -model.held)
+            model.close()
 
     def _check_memory(self, process: Process, word: str, given: tuple[int, int], need: int) -> None:
         address, size = given
@@ -59,7 +88,14 @@ class ModelTable:
             found = self.models.pop(number, None)
         if found is None:
             raise unknown(number)
+        _account(found.context.device, -found.held)
         found.close()
+
+
+def _account(device: Device, size: int) -> None:
+    with device.arena.lock:
+        device.physical += size
+        device.account(size)
 
 
 def unknown(number: int) -> NpuError:
@@ -73,5 +109,9 @@ def unknown(number: int) -> NpuError:
 
 def table(process: Process) -> ModelTable:
     """The models of a process object."""
-    found: ModelTable = process.extra.setdefault("models", ModelTable())
+    found: ModelTable | None = process.extra.get("models")
+    if found is None:
+        found = process.extra.setdefault("models", ModelTable())
+        if found.sweep not in process.sweepers:
+            process.sweepers.append(found.sweep)
     return found

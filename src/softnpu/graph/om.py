@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.graph import container
+from softnpu.graph import container, digest
 from softnpu.graph.attrs import attr_value
 from softnpu.graph.inout import Cursor, ModelInfo, TensorInfo, damaged, read_descriptions
 from softnpu.graph.model_def import MODEL
@@ -42,6 +42,7 @@ class Om:
         self.data = memoryview(data).cast("B")
         self.path = path
         self.header, self.partitions = container.read(self.data)
+        self.weights_digest = digest.check(self.partitions)
 
     @classmethod
     def open(cls, path: Path) -> Om:

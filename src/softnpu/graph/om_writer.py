@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from softnpu.graph import container
+from softnpu.graph import container, digest
 from softnpu.graph.attrs import list_attr, tensor_desc, to_attr
 from softnpu.graph.inout import ModelInfo, inout_bytes
 from softnpu.graph.ir import Constant, Graph, Node, Value
@@ -93,7 +93,7 @@ def write(
     sizes = {
         "memory_size": info.memory_size,
         "weight_size": info.weight_size,
-        "om_info_list": [weights.size, sum(map(len, kernels)), 0, 0, 0],
+        "om_info_list": [weights.size, sum(map(len, kernels)) + digest.ITEM_BYTES, 0, 0, 0],
     }
     more = {"softnpu": json.dumps(_runtime_dict(info), separators=(",", ":"))}
     if weights_file is not None:
@@ -111,9 +111,11 @@ def write(
     if weights_file is not None:
         container.write_pieces(weights_file, weights.pieces)
         inside = []
+    described, defined = inout_bytes(info), encode(MODEL, model)
+    kernels.append(digest.item(described, defined, kernels, weights.pieces))
     partitions: list[tuple[int, Sequence[container.Bytes]]] = [
-        (container.MODEL_INOUT_INFO, [inout_bytes(info)]),
-        (container.MODEL_DEF, [encode(MODEL, model)]),
+        (container.MODEL_INOUT_INFO, [described]),
+        (container.MODEL_DEF, [defined]),
         (container.WEIGHTS_DATA, inside),
         (container.TBE_KERNELS, kernels),
         (container.CUST_AICPU_KERNELS, []),

@@ -56,6 +56,7 @@ class Process:
         self.execute_timeout_us = 0
         self.device_limits = dict(_DEVICE_LIMITS)
         self.extra: dict[str, Any] = {}
+        self.sweepers: list[Callable[[Device], None]] = []  # who holds memory of a device without addresses, e.g. models
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()
         self._arenas: dict[tuple[int, str], Arena] = {}
@@ -195,6 +196,7 @@ class Process:
             with device.lock:
                 for context in tuple(device.contexts):
                     self.end_context(context)
+                self.sweep_device(device)
                 self.memory.release_all(device, "released by acl.finalize")
                 device.restore()
             device.arena.trim()
@@ -210,6 +212,7 @@ class Process:
         self.device_limits = dict(_DEVICE_LIMITS)
         self.local = threading.local()  # no thread has a current context any more
         self.extra.clear()
+        self.sweepers.clear()
         self.board.close()
         self.board = _private_board()
 
@@ -287,11 +290,17 @@ class Process:
                 self.end_context(context)
             if not device.contexts:
                 sharing.close_device(self, device)
+                self.sweep_device(device)
                 self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
                 device.restore()
             device.publish()
         self._report_leaks(leaks, f"acl.rt.reset_device({index})")
         log.log().write(log.INFO, f"device {index} reset", "RUNTIME", "reset_device")
+
+    def sweep_device(self, device: Device) -> None:
+        """The memory of a device goes: whoever holds some without addresses lets go."""
+        for sweeper in tuple(self.sweepers):
+            sweeper(device)
 
     # ---- contexts, streams, events ----------------------------------------------------------------------------------
 
