@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import runpy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from models.support import Array, Client, assert_same, convert, reference, run_o
 from onnx import numpy_helper
 
 KNOWN = Path(__file__).with_name("onnx_suite_known.txt")
+SCRIPT = Path(__file__).parents[2] / "scripts" / "generate_onnx_suite.py"
 SHARE = 0.97  # of the cases that onnxruntime passes
 NEWEST_IR = 11  # released versions of onnxruntime refuse newer files, whatever is in them
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -32,13 +34,8 @@ class Score:
 
 
 def read_known() -> tuple[dict[str, str], dict[str, str]]:
-    """The numbers at the head of the file, and the reason of every case that is expected to fail."""
-    head: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-    for line in KNOWN.read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            word, _, rest = (part.strip() for part in line.partition(":"))
-            (reasons if word.startswith("test_") else head)[word] = rest
+    """The numbers of the last run and the reasons of the cases that fail, read as the support page reads them."""
+    head, reasons = runpy.run_path(str(SCRIPT))["known"]()
     return head, reasons
 
 

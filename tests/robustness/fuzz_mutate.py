@@ -291,7 +291,9 @@ def spoil_program(data: bytes, rng: Random) -> bytes:
 
 def sealed(header: container.Header, parts: dict[int, bytes]) -> bytes:
     """The bytes of an `.om` of these parts, with right lengths and digests."""
-    parts[container.TBE_KERNELS] = digest.seal(parts)
+    store = parts[container.TBE_KERNELS][: -digest.ITEM_BYTES]
+    graph, described = parts[container.MODEL_DEF], parts[container.MODEL_INOUT_INFO]
+    parts[container.TBE_KERNELS] = store + digest.item(described, graph, [store], [parts[container.WEIGHTS_DATA]])
     table = bytearray(struct.pack("<II", len(parts), 0))
     offset = 0
     for kind, part in parts.items():

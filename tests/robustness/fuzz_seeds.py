@@ -299,6 +299,7 @@ def _models(add: Any, folder: Path) -> None:
     for name, data in nets.items():
         add("onnx", name, "m.onnx", convert(), m__onnx=data)
     add("onnx", "half", "m.onnx", convert("--precision_mode=force_fp16"), m__onnx=nets["picture"])
+    add("onnx", "weights", "m.onnx", convert("--external_weight=2"), m__onnx=nets["picture"])
     look = ["--mode=1", "--om={in}/m.onnx", "--framework=5", "--json={out}/case.json", "--dump_mode=1"]
     add("onnx", "look", "m.onnx", look, m__onnx=nets["recurrent"])
     precheck = ["--mode=3", "--model={in}/m.onnx", "--framework=5", "--check_report={out}/case.json", SOC]
@@ -388,7 +389,8 @@ def _oms(add: Any, folder: Path) -> None:
     }
     for name, line in lines.items():
         _run([*(word.format(room=room) for word in line), f"--output={room}/{name}", SOC])
-        add("om", name, "m.om", [], m__om=(room / f"{name}.om").read_bytes())
+        for kind in ("om", "program"):
+            add(kind, name, "m.om", [], m__om=(room / f"{name}.om").read_bytes())
     _run([f"--singleop={room}/ops.json", f"--output={room}/single", SOC])
     (single,) = (room / "single").iterdir()
     add("om", "single", "m.om", [], m__om=single.read_bytes())

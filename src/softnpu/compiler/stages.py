@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 from softnpu.base import config
 from softnpu.compiler.options import Options
 from softnpu.graph.ir import Graph
 from softnpu.graph.model_def import MODEL
 from softnpu.graph.om_writer import graph_def
+from softnpu.graph.onnx_def import MODEL as ONNX_MODEL
+from softnpu.graph.onnx_def import make_attribute, make_value_info
 from softnpu.graph.program import Weights
 from softnpu.graph.text import render
 
@@ -18,6 +21,7 @@ _MAIN = ("RunParser", "PrepareAfterInferShape", "AfterGraphOptimize", "Build")
 WITH_WEIGHTS, WITHOUT_WEIGHTS, STRUCTURE = 1, 2, 3
 _LEVEL_LAST, _LEVEL_FIRST = 3, 4
 _INLINE_BYTES = 1 << 16
+_SHOWN = (bool, int, float, str)
 
 
 class Trail:
@@ -38,8 +42,9 @@ class Trail:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         message = {"name": graph.name, "version": 1, "graph": [self._graph(graph)]}
-        name = f"ge_proto_{next(self._numbers):08d}_graph_0_{stage}.txt"
-        _replace(self.folder / name, render(MODEL, message))
+        number = f"{next(self._numbers):08d}_graph_0_{stage}"
+        _replace(self.folder / f"ge_proto_{number}.txt", render(MODEL, message))
+        _replace(self.folder / f"ge_onnx_{number}.pbtxt", render(ONNX_MODEL, _as_onnx(graph)))
 
     def _graph(self, graph: Graph) -> dict[str, object]:
         weights = Weights()
@@ -57,6 +62,26 @@ class Trail:
             for op in found["op"]:
                 op["attr"] = {}
         return found
+
+
+def _as_onnx(graph: Graph) -> dict[str, Any]:
+    """The graph as an ONNX model whose operators have CANN's names, for viewers."""
+    nodes = []
+    for node in graph.nodes:
+        kept = {key: value for key, value in node.attrs.items() if isinstance(value, _SHOWN)}
+        nodes.append(
+            {
+                "input": [value.name if value is not None else "" for value in node.inputs],
+                "output": [value.name for value in node.outputs],
+                "name": node.name,
+                "op_type": f"ge:{node.type}",
+                "attribute": [make_attribute(key, value) for key, value in kept.items()],
+            }
+        )
+    values = [make_value_info(value.name, value.dtype, value.shape) for value in graph.values()]
+    outputs = [make_value_info(one.value.name, one.value.dtype, one.value.shape) for one in graph.outputs]
+    inside = {"node": nodes, "name": graph.name or "graph", "output": outputs, "value_info": values}
+    return {"ir_version": 4, "producer_name": "GE", "graph": inside}
 
 
 def _replace(path: Path, text: str) -> None:

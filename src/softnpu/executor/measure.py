@@ -20,7 +20,7 @@ from softnpu.executor.engines.onnxruntime import OrtEngine
 from softnpu.executor.engines.openvino import OpenVinoEngine
 from softnpu.graph.om import ModelInfo, Om, TensorInfo
 
-_WARM, _MOST, _LEAST, _SECONDS = 3, 30, 5, 1.5
+_WARM, _MOST, _LEAST, _SECONDS = 2, 20, 5, 0.7
 _TOLERANCE = 5e-5  # of the largest value of an output
 
 
