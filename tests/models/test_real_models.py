@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from models.support import Array, Client, assert_same, convert, package_folder, random, reference, run_once, session
 
 OCR_LINE = "pip install --no-deps --ignore-requires-python rapidocr_onnxruntime"
@@ -129,65 +130,91 @@ def assert_boxes(found: list[Array], model: Path, shape: Shape) -> None:
 
 # ---- voices ----------------------------------------------------------------------------------------------------------
 
-_VOICE = {"input": (1, 576), "state": (2, 1, 128), "h": (1, 1, 128), "c": (1, 1, 128)}
+_VOICE = {"input": "1,576", "state": "2,1,128", "h": "1,1,128", "c": "1,1,128"}
+_OPEN_VOICE = {"input": "-1,-1", "state": "2,-1,128", "h": "1,1,128", "c": "1,1,128"}
+STATES = [
+    "silero_vad",
+    "silero_vad_16k_op15",
+    "silero_vad_half",
+    "silero_vad_op18_ifless",
+    "silero_vad_openvino_16k",
+]
+SEQUENCE = "silero_vad_16k_sequence"
 
 
 def voices() -> Path:
     return package_folder("silero_vad", "pip install --no-deps silero_vad") / "data"
 
 
-def voice_feeds(model: Path) -> dict[str, Array]:
-    """A piece of noise at 16 kHz, and a state that is not empty."""
-    feeds: dict[str, Array] = {}
-    for seed, one in enumerate(session(model).get_inputs()):
-        shape = _VOICE.get(one.name, ())
-        if one.name == "input" and model.stem.endswith("sequence"):
-            shape = (3, 576)
-        feeds[one.name] = np.array(16000, np.int64) if one.name == "sr" else random(*shape, seed=seed) - np.float32(0.5)
-    return feeds
+def convert_voice(model: Path, output: Path, shapes: dict[str, str]) -> Path:
+    """Give the shapes of those inputs that the model has; `sr` is a scalar and needs none."""
+    names = [one.name for one in session(model).get_inputs()]
+    said = ";".join(f"{name}:{shapes[name]}" for name in names if name in shapes)
+    return convert(model, output, f"--input_shape={said}")
 
 
-VOICE_MODELS = (
-    "silero_vad",
-    "silero_vad_16k_op15",
-    "silero_vad_16k_sequence",
-    "silero_vad_half",
-    "silero_vad_op18_ifless",
-    "silero_vad_openvino_16k",
-)
+def voice_feeds(model: Path, pieces: int = 1, samples: int = 576, rate: int = 16000) -> dict[str, Array]:
+    """Noise, and a state that is not empty."""
+    made = {
+        "input": random(pieces, samples) - np.float32(0.5),
+        "state": random(2, pieces, 128, seed=1),
+        "h": random(1, 1, 128, seed=2),
+        "c": random(1, 1, 128, seed=3),
+        "sr": np.array(rate, np.int64),
+    }
+    return {one.name: made[one.name] for one in session(model).get_inputs()}
 
 
-def test_every_voice_model_is_listed() -> None:
-    assert sorted(path.stem for path in voices().glob("*.onnx")) == sorted(VOICE_MODELS)
+def test_every_voice_model_is_tested() -> None:
+    assert sorted(path.stem for path in voices().glob("*.onnx")) == sorted([*STATES, SEQUENCE])
 
 
-@pytest.mark.parametrize("name", VOICE_MODELS)
-@pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "as_exported"])
-def test_voices(name: str, fixed: bool, workshop: Path) -> None:
+@pytest.mark.parametrize("name", [*STATES, SEQUENCE])
+def test_voices_at_a_fixed_shape(name: str, workshop: Path) -> None:
     model = voices() / f"{name}.onnx"
-    feeds = voice_feeds(model)
-    said = ";".join(f"{word}:{','.join(map(str, array.shape))}" for word, array in feeds.items() if array.ndim)
-    with Client(convert(model, workshop / "voice", *([f"--input_shape={said}"] if fixed else []))) as client:
-        check(model, client, feeds)
-        if "sr" in feeds and "16k" not in name:
-            check(model, client, feeds | {"sr": np.array(8000, np.int64), "input": eight_kilohertz(feeds, fixed)})
+    with Client(convert_voice(model, workshop / "voice", _VOICE)) as client:
+        check(model, client, voice_feeds(model))
 
 
-def eight_kilohertz(feeds: dict[str, Array], fixed: bool) -> Array:
-    """Half as many samples where the model lets the shape change."""
-    return feeds["input"] if fixed else np.ascontiguousarray(feeds["input"][:, :288])
+@pytest.mark.parametrize("name", [name for name in STATES if "openvino" not in name])  # that one has a fixed shape
+def test_voices_within_a_range(name: str, workshop: Path) -> None:
+    model = voices() / f"{name}.onnx"
+    with Client(convert_voice(model, workshop / "voice", _OPEN_VOICE)) as client:
+        check(model, client, voice_feeds(model))
+        check(model, client, voice_feeds(model, pieces=3))
+        if name in ("silero_vad", "silero_vad_op18_ifless"):  # the others know one rate
+            check(model, client, voice_feeds(model, samples=288, rate=8000))
+
+
+def test_voices_in_a_sequence(workshop: Path) -> None:
+    model = voices() / f"{SEQUENCE}.onnx"
+    with Client(convert_voice(model, workshop / "voice", _VOICE | {"input": "-1,576"})) as client:
+        for pieces in (1, 7):
+            check(model, client, voice_feeds(model, pieces))
 
 
 # ---- number plates (Caffe) -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["HorizonalFinemapping", "SegmenationFree-Inception", "refinenet"])
-def test_number_plates(name: str, workshop: Path) -> None:
-    cv2: Any = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
+@pytest.fixture
+def cv2() -> Any:
+    """OpenCV, which runs the originals."""
+    return pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
+
+
+def plates(name: str) -> tuple[Path, Path]:
     folder = package_folder("hyperlpr", "pip install --no-deps hyperlpr==0.0.2") / "models" / "dnn"
-    prototxt, weights = folder / f"{name}.prototxt", folder / f"{name}.caffemodel"
-    om = convert(prototxt, workshop / "plates", f"--weight={weights}", framework=0, soc="Ascend310P3")
-    with Client(om) as client:
+    return folder / f"{name}.prototxt", folder / f"{name}.caffemodel"
+
+
+def convert_caffe(prototxt: Path, weights: Path, output: Path) -> Path:
+    return convert(prototxt, output, f"--weight={weights}", framework=0, soc="Ascend310P3")
+
+
+@pytest.mark.parametrize("name", ["HorizonalFinemapping", "SegmenationFree-Inception", "refinenet"])
+def test_number_plates(name: str, cv2: Any, workshop: Path) -> None:
+    prototxt, weights = plates(name)
+    with Client(convert_caffe(prototxt, weights, workshop / "plates")) as client:
         data = client.inputs[0]
         x = 2 * random(*data.dims) - 1
         found = client.run({data.name: x})
@@ -195,3 +222,28 @@ def test_number_plates(name: str, workshop: Path) -> None:
     other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
     other.setInput(x, data.name)
     assert_same(found, [np.asarray(one) for one in other.forward(layers)])
+
+
+_SSD = """type: "SSDDetectionOutput"
+  bottom: "ssd0_concat1" bottom: "flatten0" bottom: "concat0" top: "number" top: "detection_out"
+  ssddetectionoutput_param {
+    num_classes: 2 iou_threshold: 0.45 top_k: 400 code_type: 2 keep_top_k: 100 confidence_threshold: 0.01
+  }
+}
+"""
+
+
+def test_number_plates_are_found(cv2: Any, workshop: Path) -> None:
+    """The detector, after the change of its last layer that the manual asks for."""
+    prototxt, weights = plates("mininet_ssd_v1")
+    text = prototxt.read_text(encoding="utf-8")
+    changed = workshop / "ssd.prototxt"
+    changed.write_text(text[: text.index('type: "DetectionOutput"')] + _SSD, encoding="utf-8")
+    x = 2 * random(1, 3, 512, 512) - 1
+    number, boxes = run_once(convert_caffe(changed, weights, workshop / "ssd"), {"data": x})
+    other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
+    other.setInput(x, "data")
+    wanted = other.forward("detection_out")[0, 0]
+    count = int(number[0, 0])
+    assert count == int((wanted[:, 2] > 0).sum()) > 0
+    np.testing.assert_allclose(boxes[0, :count, :7], wanted[:count], rtol=1e-4, atol=1e-4)

@@ -18,6 +18,20 @@ from softnpu.cli import atc
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH as TENSORFLOW_GRAPH
 from softnpu.graph.wire import encode
 
+TYPES = (
+    "float32",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+    "float16",
+    "float64",
+    "uint32",
+    "uint64",
+)
 SOC = "--soc_version=Ascend310P3"
 RNG = np.random.default_rng(7)
 
@@ -86,8 +100,8 @@ def branches() -> bytes:
 
 def all_types() -> bytes:
     """Initializers of every type, as raw bytes and as typed lists."""
-    nodes, outputs, tensors = [], [], []
-    for number, word in enumerate("float32 uint8 int8 uint16 int16 int32 int64 bool float16 float64 uint32 uint64".split()):
+    nodes, tensors = [], []
+    for number, word in enumerate(TYPES):
         array = np.arange(4).astype(word)
         made = numpy_helper.from_array(array, f"raw{number}")
         typed = helper.make_tensor(f"typed{number}", made.data_type, [4], array.tolist())
@@ -232,7 +246,7 @@ SINGLE = [
 
 def tensorflow() -> bytes:
     """A frozen graph: convolution, bias, relu, reshape, matrix product."""
-    F, I = {"type": 1}, {"type": 3}
+    number = {"type": 1}
 
     def const(name: str, array: Any) -> dict[str, Any]:
         shape = {"dim": [{"size": one} for one in array.shape]}
@@ -241,12 +255,12 @@ def tensorflow() -> bytes:
         return {"name": name, "op": "Const", "attr": {"dtype": {"type": kind}, "value": {"tensor": value}}}
 
     def op(kind: str, name: str, *inputs: str, **attrs: Any) -> dict[str, Any]:
-        return {"name": name, "op": kind, "input": list(inputs), "attr": {"T": F, **attrs}}
+        return {"name": name, "op": kind, "input": list(inputs), "attr": {"T": number, **attrs}}
 
     ones, same = {"list": {"i": [1, 1, 1, 1]}}, {"s": b"SAME"}
     shape = {"shape": {"dim": [{"size": one} for one in (1, 4, 4, 3)]}}
     nodes = [
-        {"name": "x", "op": "Placeholder", "attr": {"dtype": F, "shape": shape}},
+        {"name": "x", "op": "Placeholder", "attr": {"dtype": number, "shape": shape}},
         const("w", tensor(3, 3, 3, 2)),
         const("b", tensor(2)),
         const("to", np.array([1, 32], np.int32)),
@@ -254,7 +268,7 @@ def tensorflow() -> bytes:
         op("Conv2D", "conv", "x", "w", strides=ones, padding=same, data_format={"s": b"NHWC"}),
         op("BiasAdd", "bias", "conv", "b"),
         op("Relu", "relu", "bias"),
-        op("Reshape", "flat", "relu", "to", Tshape=I),
+        op("Reshape", "flat", "relu", "to", Tshape={"type": 3}),
         op("MatMul", "y", "flat", "m", transpose_a={"b": False}, transpose_b={"b": False}),
         op("Softmax", "prob", "y"),
     ]

@@ -43,6 +43,7 @@ def read(path: Path) -> list[SingleOp]:
         raise error("E10024", value=path, reason=f"it has more than {_FILE_BYTES} bytes")
     try:
         found = json.loads(data)
+        json.dumps(found, ensure_ascii=False).encode()  # JSON can write half a character, which no name may hold
     except RecursionError as problem:
         raise error("E10025", value=path, reason="it is nested too deeply") from problem
     except ValueError as problem:

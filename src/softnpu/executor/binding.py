@@ -228,20 +228,20 @@ class Binder:
         """Where outputs go, and those that are copied after the run."""
         places: list[Place] = []
         copies: list[Copy] = []
-        seen: dict[str, int] = {}
+        seen: dict[str, int] = {}  # the engine binds a tensor once, also where it is several outputs
         for index, (info, name) in enumerate(zip(self.info.outputs, self.outputs, strict=True)):
             buffer = outputs.buffers[index]
             shape = self._output_shape(index, gear)
             ready.dims.append(shape)
             need = _bytes(info.dtype, shape) if shape is not None else None
-            if need is not None and name not in seen and self._direct(index, info, need, buffer):
+            direct = need is not None and self._direct(index, info, need, buffer)
+            if need is not None and direct and self.outputs.count(name) == 1:
                 self._memory().reach(buffer.address, need, True)
                 ready.reach.append((buffer.address, need, True))
-                seen[name] = -1
                 places.append(Place(name, info.dtype, shape, buffer.address))
                 continue
-            if seen.get(name, -1) < 0:
-                seen[name] = sum(1 for one in places if one.shape is None)
+            if name not in seen:
+                seen[name] = len(seen)
                 places.append(Place(name, info.dtype, None, 0))
             copies.append((index, seen[name], _as_now(buffer)))
         return places, copies

@@ -48,9 +48,17 @@ class ModelDesc:
         return tensors[index]
 
     def name(self, word: str, index: int) -> str:
-        """The name that programs get; long ones are shortened."""
+        """The name that programs get; long ones are shortened, to something that no other tensor is called."""
         name = self.tensor(word, index).name
-        return name if len(name) <= MAX_NAME else f"acl_modelId_{self.number}_{word}_{index}"
+        if len(name) <= MAX_NAME:
+            return name
+        info = self.need()
+        taken = {one.name for one in (*info.inputs, *info.outputs)}
+        short = wish = f"acl_modelId_{self.number}_{word}_{index}"
+        counter = 0
+        while short in taken:
+            short, counter = f"{wish}_{counter}", counter + 1
+        return short
 
     def find(self, word: str, name: str) -> int:
         """The index of an input or output by its name."""

@@ -84,4 +84,4 @@ def of_weights(pieces: Iterable[Part]) -> int:
 
 def _sums(data: memoryview) -> bytes:
     words = np.frombuffer(data, "<u8").reshape(-1, _BLOCK // 8)
-    return np.add.reduce(words, axis=1).astype("<u8").tobytes()
+    return bytes(np.add.reduce(words, axis=1).astype("<u8"))

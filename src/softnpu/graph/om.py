@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import struct
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.graph import container, digest
+from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.attrs import attr_value
 from softnpu.graph.inout import Cursor, ModelInfo, TensorInfo, damaged, read_descriptions
 from softnpu.graph.model_def import MODEL
@@ -98,7 +97,7 @@ class Om:
             self._take_record(info, kind, cursor.bytes(length))
         head = self.head()
         info.memory_size, info.weight_size = _count(head.get("memory_size")), _count(head.get("weight_size"))
-        self._take_runtime(info, head.get("softnpu", "{}"))
+        runtime_info.read(head.get("softnpu", "{}"), info)
         return info
 
     def _take_record(self, info: ModelInfo, kind: int, data: memoryview) -> None:
@@ -115,26 +114,6 @@ class Om:
             (count,) = cursor.take("I")
             info.gear_kind = "hw" if kind == 3 else "dims"
             info.gears = [cursor.numbers(8 * one, "Q") for one in cursor.numbers(4 * count, "I")]
-
-    def _take_runtime(self, info: ModelInfo, text: Any) -> None:
-        try:
-            found = json.loads(text)
-            info.gear_outputs = [
-                [[int(dim) for dim in dims] for dims in gear] for gear in found.get("gear_outputs", [])
-            ]
-            info.gear_inputs = [[int(dim) for dim in gear] for gear in found.get("gear_inputs", [])]
-            extra = found.get("extra", {})
-            if not isinstance(extra, dict):
-                raise TypeError("extra is no object")
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise damaged(f"its run-time attribute cannot be read ({error})") from error
-        info.extra = extra
-        if any(len(gear) != len(info.outputs) for gear in info.gear_outputs) or (
-            info.gear_outputs and len(info.gear_outputs) != len(info.gears)
-        ):
-            raise damaged("the shapes of the gears do not fit the outputs")
-        if len(info.gear_inputs) not in (0, len(info.gears)):
-            raise damaged("the shapes of the gears do not fit the inputs")
 
     def kernels(self) -> dict[str, memoryview]:
         """The items of the kernel store."""

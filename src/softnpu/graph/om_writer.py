@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from softnpu.graph import container, digest
 from softnpu.graph.attrs import list_attr, tensor_desc, to_attr
 from softnpu.graph.inout import ModelInfo, inout_bytes
-from softnpu.graph.ir import Constant, Graph, Node, Value
-from softnpu.graph.model_def import MODEL
+from softnpu.graph.ir import Constant, Graph, Node, Shape
+from softnpu.graph.model_def import MODEL, TENSOR_DESC
 from softnpu.graph.program import PROGRAM, Program, Weights, kernel_item, program_bytes
 from softnpu.graph.wire import encode
 
+STRING = 13
+Describe = Callable[[int, "Shape | None", int], Any]  # dtype, shape, format → a TensorDescriptor, as dictionary or as bytes
 
-def _op_def(node: Node, index: int, weights: Weights, places: dict[int, tuple[Node, int]]) -> dict[str, Any]:
+
+def _op_def(
+    node: Node, index: int, weights: Weights, places: dict[int, tuple[Node, int]], describe: Describe
+) -> dict[str, Any]:
     inputs, sources, numbers, const, descs = [], [], [], [], []
     for value in node.inputs:
         if value is None:
             inputs.append("")
             const.append(False)
-            descs.append(tensor_desc(-1, (), 2))
+            descs.append(describe(-1, (), 2))
             continue
         producer, port = places[id(value)]
         inputs.append(f"{producer.name}:{port}")
         sources.append(producer.name)
         numbers.append(port)
         const.append(producer.type == "Const")
-        descs.append(_value_desc(value))
+        descs.append(describe(value.dtype, value.shape, value.format))
     attrs = {key: attr for key, value in node.attrs.items() if (attr := to_attr(value)) is not None}
     if node.data is not None:
-        attrs["value"] = {"t": _const_def(node.data, weights)}
+        attrs["value"] = {"t": {"desc": _const_desc(node.data, weights, describe)}}
     if node.origin and node.origin != [node.name]:
         attrs["_datadump_original_op_names"] = list_attr(list(node.origin)) or {}
     return {
@@ -46,28 +52,30 @@ def _op_def(node: Node, index: int, weights: Weights, places: dict[int, tuple[No
         "src_index": numbers,
         "is_input_const": const,
         "input_desc": descs,
-        "output_desc": [_value_desc(value) for value in node.outputs],
+        "output_desc": [describe(value.dtype, value.shape, value.format) for value in node.outputs],
     }
 
 
-def _value_desc(value: Value) -> dict[str, Any]:
-    return tensor_desc(value.dtype, value.shape, value.format)
+@functools.lru_cache(maxsize=4096)
+def _packed(dtype: int, shape: Shape | None, format: int) -> bytes:
+    """A description as bytes; few of them differ in a graph, so each is encoded once."""
+    return encode(TENSOR_DESC, tensor_desc(dtype, shape, format))
 
 
-def _const_def(constant: Constant, weights: Weights) -> dict[str, Any]:
-    desc = tensor_desc(constant.dtype, constant.shape, 2)
-    if constant.dtype != 13:
-        desc["data_offset"] = weights.add(constant)
-        desc["weight_size"] = len(constant.data)
-    return {"desc": desc}
+def _const_desc(constant: Constant, weights: Weights, describe: Describe) -> Any:
+    desc = describe(constant.dtype, constant.shape, 2)
+    if constant.dtype == STRING:
+        return desc
+    place = {"data_offset": weights.add(constant), "weight_size": len(constant.data)}
+    return desc + encode(TENSOR_DESC, place) if isinstance(desc, bytes) else {**desc, **place}
 
 
-def graph_def(graph: Graph, weights: Weights) -> dict[str, Any]:
+def graph_def(graph: Graph, weights: Weights, describe: Describe = tensor_desc) -> dict[str, Any]:
     """The graph as a GraphDef, with a NetOutput at its end."""
     places = {id(value): (node, port) for node in graph.nodes for port, value in enumerate(node.outputs)}
-    result = [_op_def(node, index, weights, places) for index, node in enumerate(graph.nodes)]
+    result = [_op_def(node, index, weights, places, describe) for index, node in enumerate(graph.nodes)]
     end = Node("Node_Output", "NetOutput", [output.value for output in graph.outputs])
-    result.append(_op_def(end, len(result), weights, places))
+    result.append(_op_def(end, len(result), weights, places, describe))
     names = [f"{places[id(output.value)][0].name}:{places[id(output.value)][1]}" for output in graph.outputs]
     return {"name": graph.name or "graph", "input": [node.name for node in graph.inputs], "output": names, "op": result}
 
@@ -82,8 +90,9 @@ def write(
     weights_file: Path | None = None,
 ) -> None:
     """Write a model; with `weights_file` the weights go there and the `.om` only names their places."""
+    name = _utf8(graph.name or path.stem)
     weights = Weights()
-    definition = graph_def(graph, weights)
+    definition = graph_def(graph, weights, _packed)
     kernels = [
         part
         for index, one in enumerate(programs)
@@ -99,11 +108,13 @@ def write(
     if weights_file is not None:
         more["softnpu_weight_file"] = weights_file.name
     model = {
-        "name": graph.name or path.stem,
+        "name": name,
         "version": 1,
         "graph": [definition],
         "attr": {
-            key: attr for key, value in {**attrs, **sizes, **more}.items() if (attr := to_attr(value)) is not None
+            key: attr
+            for key, value in {**attrs, **sizes, **more}.items()
+            if (attr := to_attr(_utf8(value) if isinstance(value, str) else value)) is not None
         },
     }
     dynamic = any(one.ranges for one in info.inputs)
@@ -121,7 +132,12 @@ def write(
         (container.CUST_AICPU_KERNELS, []),
         (container.TASK_INFO, []),
     ]
-    container.write(path, graph.name or path.stem, platform, dynamic, partitions)
+    container.write(path, name, platform, dynamic, partitions)
+
+
+def _utf8(text: str) -> str:
+    """A text from a command line, which may hold bytes that are no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _runtime_dict(info: ModelInfo) -> dict[str, Any]:

@@ -8,8 +8,9 @@ with its byte offset. Fields that a table does not name are skipped.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 MAX_DEPTH = 100
@@ -38,6 +39,17 @@ class Field:
     repeated: bool = False
     message: Message | None = None
     words: Mapping[str, int] | None = None  # names of an enum's values, for the text format
+
+    @cached_property
+    def packs(self) -> bool:
+        """Whether repeated values stand together in one field."""
+        return self.kind in _WIRE_TYPES and _WIRE_TYPES[self.kind] != _BYTES
+
+    @cached_property
+    def tag(self) -> bytes:
+        """What stands before a value on the wire."""
+        wire = _BYTES if self.kind in ("message", "map") or (self.repeated and self.packs) else _WIRE_TYPES[self.kind]
+        return _write_varint(self.number << 3 | wire)
 
 
 @dataclass(eq=False)
@@ -208,7 +220,12 @@ def decode(table: Message, data: bytes | bytearray | memoryview) -> dict[str, An
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
+_ONE_BYTE = [bytes([value]) for value in range(128)]
+
+
 def _write_varint(value: int) -> bytes:
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
     value &= _M64
     parts = bytearray()
     while value > 0x7F:
@@ -226,37 +243,50 @@ def _write_scalar(kind: str, value: Any) -> bytes:
     return _write_varint(int(value))
 
 
-def _chunks(table: Message, message: Mapping[str, Any]) -> Iterable[Piece]:
+def _append(table: Message, message: Mapping[str, Any], parts: list[Piece]) -> None:
+    """Add the pieces of a message to a list."""
     for name, value in message.items():
         known = table.by_name[name]
-        if known.kind == "map":
+        kind = known.kind
+        if kind == "map":
             assert known.message is not None
             entry = _entry_of(known.message)
             for key, item in value.items():
-                yield from _sized(known.number, encode(entry, {"key": key, "value": item}))
-        elif known.repeated and known.kind in _WIRE_TYPES and _WIRE_TYPES[known.kind] != _BYTES:
+                _append_sized(known.tag, encode(entry, {"key": key, "value": item}), parts)
+        elif not known.repeated:
+            _append_one(known, kind, value, parts)
+        elif known.packs:
             if value:
-                yield from _sized(known.number, b"".join(_write_scalar(known.kind, one) for one in value))
+                _append_sized(known.tag, b"".join([_write_scalar(kind, one) for one in value]), parts)
         else:
-            for one in value if known.repeated else (value,):
-                yield from _single(known, one)
+            for one in value:
+                _append_one(known, kind, one, parts)
 
 
-def _single(known: Field, value: Any) -> Iterable[Piece]:
-    if known.kind == "message":
-        assert known.message is not None
-        return _sized(known.number, encode(known.message, value))
-    if known.kind == "string":
-        return _sized(known.number, value.encode("utf-8"))
-    if known.kind == "bytes":
-        return _sized(known.number, value)
-    return (_write_varint(known.number << 3 | _WIRE_TYPES[known.kind]), _write_scalar(known.kind, value))
+def _append_one(known: Field, kind: str, value: Any, parts: list[Piece]) -> None:
+    if kind == "message":
+        if not isinstance(value, bytes):  # bytes are a message that was encoded before
+            assert known.message is not None
+            value = encode(known.message, value)
+        _append_sized(known.tag, value, parts)
+    elif kind == "string":
+        _append_sized(known.tag, value.encode("utf-8"), parts)
+    elif kind == "bytes":
+        _append_sized(known.tag, value, parts)
+    else:
+        parts.append(known.tag)
+        parts.append(_write_scalar(kind, value))
 
 
-def _sized(number: int, data: Piece) -> tuple[Piece, ...]:
-    return _write_varint(number << 3 | _BYTES), _write_varint(len(data)), data
+def _append_sized(tag: bytes, data: Piece, parts: list[Piece]) -> None:
+    parts.append(tag)
+    parts.append(_write_varint(len(data)))
+    parts.append(data)
 
 
 def encode(table: Message, message: Mapping[str, Any]) -> bytes:
-    """The bytes of a message given as a dictionary; keys must be fields of the table."""
-    return b"".join(_chunks(table, message))
+    """The bytes of a message given as a dictionary; keys must be fields of the table. A field that is a message may also be
+    given as its bytes."""
+    parts: list[Piece] = []
+    _append(table, message, parts)
+    return b"".join(parts)

@@ -113,7 +113,7 @@ def _twice() -> onnx.ModelProto:
 
 def _two_pictures() -> onnx.ModelProto:
     nodes = [helper.make_node("Add", ["left", "right"], ["y"], "adder")]
-    inputs = {name: (FLOAT, (1, 3, 8, 8)) for name in ("left", "right")}
+    inputs = dict.fromkeys(("left", "right"), (FLOAT, (1, 3, 8, 8)))
     return onnx_model(nodes, inputs, ["y"])
 
 

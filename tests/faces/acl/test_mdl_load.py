@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, NOT_SUPPORTED, WEIGHT, Memory, Net, dataset, device, floats, host, load, om
+from mdl_support import INVALID, NOT_SUPPORTED, WEIGHT, Memory, Net, dataset, device, floats, host, load, om, proto
 from support import in_thread, message, ok
 
 import acl
+from softnpu.cli import atc
 
 PATH, DATA, ID, SMALL = 145002, 145006, 145003, 145000
 NO_CONTEXT, NOT_STARTED = 107002, 100001
+STALE = 107000  # what this face answers for every handle that was destroyed
 FILE, FILE_MEM, MEM, MEM_MEM, FILE_Q, MEM_Q = range(1, 7)
 
 
@@ -104,7 +106,7 @@ def test_flipped_bytes_never_crash(seed: int, data: bytes, tmp_path: Path) -> No
     path = tmp_path / "broken.om"
     path.write_bytes(broken)
     number, ret = acl.mdl.load_from_file(str(path))
-    assert ret in (0, DATA, 145001, 145000, 145008, 145009) or 145000 < ret < 146000, message()
+    assert ret == 0 or 145000 <= ret < 146000
     assert (number > 0) == (ret == 0)
 
 
@@ -283,10 +285,10 @@ def test_config_values_of_the_wrong_type(attr: int, value: Any) -> None:
 def test_config_handles() -> None:
     handle = config((1, FILE))
     assert acl.mdl.destroy_config_handle(handle) == 0
-    assert acl.mdl.destroy_config_handle(handle) == INVALID
+    assert acl.mdl.destroy_config_handle(handle) == STALE
     assert acl.mdl.destroy_config_handle(0) == INVALID
-    assert acl.mdl.set_config_opt(handle, 1, FILE) == INVALID
-    assert acl.mdl.load_with_config(handle) == (0, INVALID)
+    assert acl.mdl.set_config_opt(handle, 1, FILE) == STALE
+    assert acl.mdl.load_with_config(handle) == (0, STALE)
     assert acl.mdl.load_with_config(0) == (0, INVALID)
 
 
@@ -321,10 +323,6 @@ def test_queues_are_not_supported(data: bytes) -> None:
 
 
 def test_a_weight_file_beside_the_model_must_be_there(tmp_path: Path) -> None:
-    from mdl_support import proto
-
-    from softnpu.cli import atc
-
     source = tmp_path / "m.onnx"
     source.write_bytes(proto("two").SerializeToString())
     words = [f"--model={source}", "--framework=5", f"--output={tmp_path / 'm'}", "--soc_version=Ascend310P3"]
