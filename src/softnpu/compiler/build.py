@@ -163,7 +163,7 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
         _describe_gears(graph, info, static_gears, cases)
     else:
         _describe_outputs(graph, info)
-    info.memory_size = memory.plan(graph)
+        info.memory_size = memory.plan(graph)
     return info
 
 
@@ -220,6 +220,7 @@ def _describe_gears(
     info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
     largest = max(range(len(cases)), key=lambda index: sum(_prod(shape) for shape in cases[index].values()))
     info.extra["largest_gear"] = largest
+    info.memory_size = memory.plan(graph, gears.value_shapes(graph, cases[largest]))
     for index, output in enumerate(graph.outputs):
         value = output.value
         sizes = [Value("", value.dtype, tuple(one[index] or ())).bytes() for one in found]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from softnpu.compiler import evaluate, infer
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lower import lower
-from softnpu.compiler.segments import is_host
 from softnpu.graph import aipp
-from softnpu.graph.ir import Graph, Shape
+from softnpu.graph.ir import Graph, Shape, Value
 
 SHAPE_INPUT = "ascend_mbatch_shape_data"
 
@@ -33,18 +32,26 @@ def input_shapes(graph: Graph, kind: str, gear: list[int]) -> dict[str, Shape]:
     return found
 
 
+def value_shapes(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
+    """The shapes of all values for one set of input shapes, as far as they can be told."""
+    lowered = lower(graph)
+    known, fed = _known(graph)
+    given = _given(graph, case)
+    rest = [value for node in graph.nodes if node.type not in ("Data", "AippData", "Const") for value in node.outputs]
+    rest = [value for value in rest if not any(value is one for one in fed)]
+    found = infer.run(graph, lowered, known, rest, given)
+    return given | {name: shape for name, (_, shape) in found.items() if shape is not None}
+
+
 def output_shapes(graph: Graph, cases: list[dict[str, Shape]]) -> list[list[Shape | None]]:
     """The shapes of the outputs for each set of input shapes: inferred where that is possible, else measured."""
     lowered = lower(graph)
-    known = [value for node in graph.nodes if node.type in ("Data", "Const") or is_host(node) for value in node.outputs]
-    features = {one.data.name: one.node.output for one in aipp.find(graph) if not one.static}
-    fed = [features.get(node.name, node.output) for node in graph.inputs if node.type == "Data"]
-    known = [value for value in known if value.const is not None or any(value is one for one in fed)]
+    known, fed = _known(graph)
     wanted = [output.value for output in graph.outputs]
     session = None
     answers: list[list[Shape | None]] = []
     for case in cases:
-        given = {features[name].name if name in features else name: shape for name, shape in case.items()}
+        given = _given(graph, case)
         found = infer.run(graph, lowered, known, wanted, given)
         shapes = [given.get(value.name) or found.get(value.name, (-1, value.shape))[1] for value in wanted]
         if any(shape is None or any(dim < 0 for dim in shape) for shape in shapes):
@@ -63,3 +70,21 @@ def output_shapes(graph: Graph, cases: list[dict[str, Shape]]) -> list[list[Shap
                 ) from error
         answers.append(shapes)
     return answers
+
+
+def _features(graph: Graph) -> dict[str, Value]:
+    """Inputs with dynamic AIPP: name → what the model gets of them."""
+    return {one.data.name: one.node.output for one in aipp.find(graph) if not one.static}
+
+
+def _known(graph: Graph) -> tuple[list[Value], list[Value]]:
+    """What inference starts from: constants and what is fed; and the latter alone."""
+    features = _features(graph)
+    fed = [features.get(node.name, node.output) for node in graph.inputs if node.type == "Data"]
+    constants = [node.output for node in graph.nodes if node.type == "Const"]
+    return constants + fed, fed
+
+
+def _given(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
+    features = _features(graph)
+    return {features[name].name if name in features else name: shape for name, shape in case.items()}

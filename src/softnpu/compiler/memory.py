@@ -7,14 +7,16 @@ follow them.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Mapping
 
-from softnpu.graph.ir import Graph, Value
+from softnpu.graph.ir import Graph, Shape, Value
 
 ALIGN = 512
 
 
-def plan(graph: Graph) -> int:
-    """Bytes of work memory that the values between inputs and outputs need at most at one time."""
+def plan(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> int:
+    """Bytes of work memory that the values between inputs and outputs need at most at one time; `shapes` says the shapes of
+    values whose own are open (of the largest gear)."""
     last: dict[int, int] = {}
     for step, node in enumerate(graph.nodes):
         for value in node.inputs:
@@ -28,7 +30,7 @@ def plan(graph: Graph) -> int:
     for step, node in enumerate(graph.nodes):
         if node.type != "Const":
             for value in node.outputs:
-                size = _rounded(value)
+                size = _rounded(value, (shapes or {}).get(value.name))
                 if not size:
                     continue
                 place, size, top = _take(free, size, top)
@@ -38,8 +40,9 @@ def plan(graph: Graph) -> int:
     return top
 
 
-def _rounded(value: Value) -> int:
-    size = value.bytes() if value.dtype < 1000 else 0
+def _rounded(value: Value, shape: Shape | None) -> int:
+    sized = value if shape is None else Value(value.name, value.dtype, shape)
+    size = sized.bytes() if value.dtype < 1000 else 0
     return (size + ALIGN - 1) // ALIGN * ALIGN
 
 
