@@ -292,6 +292,8 @@ def environment_page() -> str:
 
 def operators_page() -> str:
     """Every CANN operator type with a file, and the names that ONNX operators get."""
+    import onnx.defs as onnx_defs
+
     from softnpu import ops
     from softnpu.compiler.frontends.caffe.reader import MAKERS
     from softnpu.compiler.frontends.onnx import table
@@ -303,8 +305,14 @@ def operators_page() -> str:
         schema = found.schema
         how = " and ".join(name for name, body in (("ONNX", found.lower), ("NumPy", found.compute)) if body is not None)
         attrs = ", ".join(f"`{name}`" for name in schema.attrs)
-        rows.append(f"| {word} | {', '.join(schema.inputs)} | {', '.join(schema.outputs)} | {attrs} | {how} | {schema.note} |")
-    onnx = [f"| {name} | {word or 'by attributes and shapes'} |" for name, word in sorted(table.names().items())]
+        rows.append(
+            f"| {word} | {', '.join(schema.inputs)} | {', '.join(schema.outputs)} | {attrs} | {how} | {schema.note} |"
+        )
+    onnx = [
+        f"| {name} | {word or 'by attributes and shapes'} |"
+        for name, word in sorted(table.names().items())
+        if onnx_defs.has(name)
+    ]
     lines = [
         PAGE_MARK, "# Operators", "",
         f"{len(rows)} operators have a file of their own in `src/softnpu/ops` (single operators, Caffe, TensorFlow). \"How\" says whether they run as ONNX operators in the engine or in NumPy between its pieces.", "",

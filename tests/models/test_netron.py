@@ -10,18 +10,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
+from models.nets import BIAS, WEIGHT, attention, convolution
 from models.support import convert, package_folder
 from softnpu.cli import atc
 
 DUMP = Path(__file__).with_name("netron_dump.mjs")
 TIME_LIMIT_S = 60
-WEIGHT = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
-BIAS = np.arange(4, dtype=np.float32)
 Shown = dict[str, dict[str, Any]]  # what Netron shows of each node, by name
 
 
@@ -69,26 +67,6 @@ def weights(node: dict[str, Any]) -> list[bytes]:
     return [base64.b64decode(value["data"]) for value in values if "data" in value]
 
 
-def write_net(folder: Path, batch: int | str = 2) -> Path:
-    """A convolution with padding and stride, then Relu, Sigmoid and the sum of both."""
-    nodes = [
-        helper.make_node("Conv", ["data", "w", "b"], ["c"], "conv", pads=[1, 1, 1, 1], strides=[2, 2]),
-        helper.make_node("Relu", ["c"], ["r"], "relu"),
-        helper.make_node("Sigmoid", ["c"], ["s"], "sigmoid"),
-        helper.make_node("Add", ["r", "s"], ["y"], "sum"),
-    ]
-    x = helper.make_tensor_value_info("data", TensorProto.FLOAT, [batch, 3, 8, 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4, 4, 4])
-    constants = [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(BIAS, "b")]
-    return save(folder, helper.make_graph(nodes, "net", [x], [y], constants))
-
-
-def save(folder: Path, graph: onnx.GraphProto) -> Path:
-    path = folder / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
-    return path
-
-
 def check_convolution(shown: Shown, batch: int) -> None:
     """The convolution with everything that Netron shows of it, weights apart."""
     conv = one(shown, "Conv2D")
@@ -99,7 +77,7 @@ def check_convolution(shown: Shown, batch: int) -> None:
 
 
 def test_a_static_net(workshop: Path, netron: Path) -> None:
-    shown = look(netron, convert(write_net(workshop), workshop / "net"))
+    shown = look(netron, convert(convolution(workshop), workshop / "net"))
     assert [node["type"] for node in shown.values()] == ["Data", "Conv2D", "Relu", "Sigmoid", "Add", "NetOutput"]
     check_convolution(shown, batch=2)
     assert weights(one(shown, "Conv2D")) == [WEIGHT.tobytes(), BIAS.tobytes()]
@@ -113,7 +91,7 @@ def test_a_net_with_aipp(workshop: Path, netron: Path) -> None:
     config.write_text(
         "aipp_op { aipp_mode: static input_format: RGB888_U8 src_image_size_w: 8 src_image_size_h: 8 mean_chn_0: 9 }"
     )
-    shown = look(netron, convert(write_net(workshop), workshop / "net", f"--insert_op_conf={config}"))
+    shown = look(netron, convert(convolution(workshop), workshop / "net", f"--insert_op_conf={config}"))
     aipp = one(shown, "Aipp")
     assert edges(aipp, "inputs") == [("uint8", [2, 8, 8, 3])]
     assert edges(aipp, "outputs") == [("float32", [2, 3, 8, 8])]
@@ -122,7 +100,7 @@ def test_a_net_with_aipp(workshop: Path, netron: Path) -> None:
 
 def test_a_net_with_gears(workshop: Path, netron: Path) -> None:
     words = ("--input_shape=data:-1,3,8,8", "--dynamic_batch_size=1,4")
-    shown = look(netron, convert(write_net(workshop, "n"), workshop / "net", *words))
+    shown = look(netron, convert(convolution(workshop, "n"), workshop / "net", *words))
     assert shown["ascend_mbatch_shape_data"]["type"] == "Data"
     assert edges(shown["ascend_mbatch_shape_data"], "outputs") == [("int32", [1])]
     check_convolution(shown, batch=-1)
@@ -130,13 +108,13 @@ def test_a_net_with_gears(workshop: Path, netron: Path) -> None:
 
 
 def test_a_net_with_open_dims(workshop: Path, netron: Path) -> None:
-    shown = look(netron, convert(write_net(workshop, "n"), workshop / "net", "--input_shape=data:-1,3,8,8"))
+    shown = look(netron, convert(convolution(workshop, "n"), workshop / "net", "--input_shape=data:-1,3,8,8"))
     check_convolution(shown, batch=-1)
     assert edges(one(shown, "NetOutput"), "inputs") == [("float32", [-1, 4, 4, 4])]
 
 
 def test_a_net_with_weights_in_a_file(workshop: Path, netron: Path) -> None:
-    om = convert(write_net(workshop), workshop / "net", "--external_weight=2")
+    om = convert(convolution(workshop), workshop / "net", "--external_weight=2")
     shown = look(netron, om)
     check_convolution(shown, batch=2)
     assert not any(weights(one(shown, "Conv2D"))), "the weights are not in the .om"
@@ -156,35 +134,8 @@ def test_a_single_operator(workshop: Path, netron: Path, capsys: pytest.CaptureF
     assert edges(add, "outputs") == [("float16", [3, 5])]
 
 
-def write_attention(folder: Path) -> Path:
-    """One head of attention over 6 words of 8 numbers, then LayerNormalization by its formula's operator."""
-    rng = np.random.default_rng(1)
-    constants = {word: rng.standard_normal((8, 8)).astype(np.float32) for word in ("wq", "wk", "wv")}
-    constants |= {
-        "root": np.array(8**0.5, np.float32),
-        "gamma": np.ones(8, np.float32),
-        "beta": np.zeros(8, np.float32),
-    }
-    nodes = [
-        *(helper.make_node("MatMul", ["x", f"w{word}"], [word], f"project_{word}") for word in "qkv"),
-        helper.make_node("Transpose", ["k"], ["kt"], "turn", perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["q", "kt"], ["qk"], "scores"),
-        helper.make_node("Div", ["qk", "root"], ["scaled"], "scale"),
-        helper.make_node("Softmax", ["scaled"], ["share"], "softmax", axis=-1),
-        helper.make_node("MatMul", ["share", "v"], ["mixed"], "mix"),
-        helper.make_node("Add", ["mixed", "x"], ["added"], "residual"),
-        helper.make_node("LayerNormalization", ["added", "gamma", "beta"], ["y"], "norm", axis=-1),
-    ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 6, 8]) for name in "xy")
-    held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "attention", [x], [y], held)
-    path = folder / "attention.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
-
-
 def test_attention(workshop: Path, netron: Path) -> None:
-    path = write_attention(workshop)
+    path = attention(workshop)
     shown = look(netron, convert(path, workshop / "attention"))
     kinds = {node["type"] for node in shown.values()}
     assert {"Data", "SoftmaxV2", "Add", "NetOutput"} <= kinds

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,13 @@ LIMIT_BYTES = 1536 << 20  # growth of a worker beyond what it has when it is rea
 KINDS = {  # how many of 100 files; a forged program is made on demand only, since nothing stands between it and the engine
     "onnx": 24, "om": 24, "caffe": 12, "tensorflow": 8, "singleop": 8, "aipp": 6, "config": 6, "acl_json": 4, "option": 6, "om_look": 2,
 }  # fmt: skip
+# Defects outside of the readers that are known and wait for their repair: text of a finding → where.
+KNOWN = {
+    "in singleop/all": "compiler/build.py: build_single_ops leaves the models before the one that fails",
+    "struct.error: argument out of range": "compiler/build.py: describe_model takes tensors of 2**63 bytes and more",
+    "array is too big": "compiler/gears.py: output_shapes runs the model with inputs of any size",
+    "line 99 in explain": "compiler/engine_check.py: explain searches long messages in quadratic time",
+}
 
 
 @dataclass
@@ -39,6 +47,7 @@ class Report:
     count: int = 0
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     findings: list[str] = field(default_factory=list)
+    known: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
 def kind_of(number: int, wanted: str) -> str:
@@ -77,8 +86,6 @@ def work(options: argparse.Namespace) -> None:
         try:
             answer = one_file(options, seed, rng, watch)
         except Exception as error:
-            import traceback
-
             text = str(error) if isinstance(error, fuzz_doors.Defect) else traceback.format_exc()
             text = "\n".join([text, *watch.seen])
             watch.seen.clear()
@@ -115,7 +122,7 @@ def one_file(options: argparse.Namespace, seed: object, rng: Random, watch: obje
         data = (inside / seed.target).read_bytes()
         (inside / seed.target).write_bytes(fuzz_mutate.spoil(seed.kind, seed.target, data, rng))
     else:
-        place = rng.choice((2, *range(4, len(argv)), *range(4, len(argv))))
+        place = rng.randrange(4, len(argv))  # not the place of the output: it could be anywhere
         word = fuzz_mutate.spoil_text(argv[place], rng).decode("utf-8", "surrogateescape")
         argv[place] = word.replace("\0", "␀")  # no command line can hold a NUL
         (inside / "argv.json").write_text(json.dumps(argv), encoding="utf-8")
@@ -175,6 +182,11 @@ class Worker:
         self.process.kill()
         self.process.wait()
         return self.tail()
+
+    def close(self) -> None:
+        """Close what is left of a process that has ended."""
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def tail(self) -> str:
         """The last it wrote to standard error."""
@@ -237,6 +249,7 @@ def _look(worker: Worker, report: Report) -> Worker | None:
             report.answers[rest] += 1
     status = worker.process.poll()
     if status == 0:
+        worker.close()
         return None
     if status is not None:
         _note(worker, report, f"crash ({status})", worker.tail())
@@ -246,12 +259,18 @@ def _look(worker: Worker, report: Report) -> Worker | None:
         _note(worker, report, "hang", worker.kill("hang"))
     else:
         return worker
+    worker.close()
     following = worker.number + worker.step
     return Worker(worker.options, following, worker.last, worker.step) if following < worker.last else None
 
 
 def _note(worker: Worker, report: Report, word: str, text: str) -> None:
-    report.findings.append(f"{word} in {worker.what}, file {worker.number}: {text}")
+    finding = f"{word} in {worker.what}, file {worker.number}: {text}"
+    where = next((place for sign, place in KNOWN.items() if sign in finding), "")
+    if where:
+        report.known[where] += 1
+    else:
+        report.findings.append(finding)
     if word != "defect":  # a living worker has done it itself
         options = argparse.Namespace(**vars(worker.options), room=worker.room)
         put_aside(options, worker.what, worker.number, f"{word}\n{text}")
@@ -266,8 +285,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for files that were found")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", type=int, help="make this file alone")
-    for word in ("worker",):
-        parser.add_argument(f"--{word}", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     for word, kind in (("first", int), ("step", int), ("seeds", Path), ("room", Path)):
         parser.add_argument(f"--{word}", type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -280,6 +298,8 @@ def main() -> int:
         print(f"{times:7d}  {answer}")
     for finding in report.findings:
         print(f"\n---- {finding}")
+    for where, times in report.known.items():
+        print(f"{times:7d}  known: {where}")
     print(f"\n{report.count} files, {len(report.findings)} findings")
     return bool(report.findings)
 

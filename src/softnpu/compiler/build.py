@@ -120,6 +120,7 @@ def _refuse_unknown(graph: Graph, options: Options) -> None:
     if options.framework == ONNX:
         engine_check.adopt(graph)
         engine_check.refuse_unknown(graph)
+        engine_check.fit_opset(graph)
 
 
 def _infer(graph: Graph, options: Options) -> None:
@@ -257,15 +258,19 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
     """Write the model under a temporary name, let the engine look at it, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.tmp.om")
-    weights = None
-    if options.external_weight:
-        weights = path.parent / "weight" / f"{path.stem}_weight_combined"
-        weights.parent.mkdir(exist_ok=True)
+    folder = path.parent / "weight"
+    weights = folder / f".{path.stem}.{os.getpid()}.tmp" if options.external_weight else None
+    name = f"{path.stem}_weight_combined"
+    fresh = weights is not None and not folder.exists()
     try:
+        if weights is not None:
+            folder.mkdir(exist_ok=True)
         programs, info.extra["steps"] = programs_of(graph)
-        om_writer.write(part, graph, programs, info, _attributes(graph, options), __version__, weights)
+        om_writer.write(part, graph, programs, info, _attributes(graph, options), __version__, weights, name)
         if check:
-            engine_check.check(part)
+            engine_check.check(part, weights)
+        if weights is not None:
+            weights.replace(folder / name)
         part.replace(path)
     except OSError as error:
         raise AtcError(
@@ -276,6 +281,10 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
         ) from error
     finally:
         part.unlink(missing_ok=True)
+        if weights is not None:
+            weights.unlink(missing_ok=True)
+            if fresh and not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def _attributes(graph: Graph, options: Options) -> dict[str, Any]:

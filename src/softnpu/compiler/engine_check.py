@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from softnpu import ops
 from softnpu.compiler import evaluate
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.infer import since
 from softnpu.graph.ir import Graph, Node
 from softnpu.graph.om import Om
 
@@ -74,10 +75,45 @@ def refuse_unknown(graph: Graph) -> None:
     )
 
 
-def check(path: Path) -> None:
-    """Let the engine open the programs of a freshly written file."""
+def fit_opset(graph: Graph) -> None:
+    """An opset that is newer than the engine's is as good as its newest one where none of the operators changed since."""
+    opset, newest = graph.opsets.get("", 0), _newest()
+    if opset <= newest:
+        return
+    words = {word for node in graph.nodes if node.source is not None for op in node.source.ops for word in _words(op)}
+    words |= {word for function in graph.functions for op in function.get("node", ()) for word in _words(op)}
+    changed = [word for word in sorted(words) if since(word, opset) > newest]
+    if changed:
+        raise AtcError(
+            "E16002",
+            f"ONNX opset {opset} is newer than what can be run (up to {newest}): [{', '.join(changed)}] changed since",
+            "the model was exported with a very new opset",
+            f"export it with opset {newest} or older",
+        )
+    graph.opsets[""] = newest
+
+
+@functools.cache
+def _newest() -> int:
+    evaluate.runtime()
+    from onnxruntime.capi import _pybind_state as state
+
+    return max(int(one.since_version) for one in state.get_all_operator_schema() if _domain(one.domain) == "")
+
+
+def _words(op: dict[str, Any]) -> Iterator[str]:
+    if not _domain(op.get("domain", "")):
+        yield op.get("op_type", "")
+    for attribute in op.get("attribute", ()):
+        for body in [attribute["g"]] if "g" in attribute else attribute.get("graphs", ()):
+            for inner in body.get("node", ()):
+                yield from _words(inner)
+
+
+def check(path: Path, weights: Path | None = None) -> None:
+    """Let the engine open the programs of a freshly written file, whose weights may still have a temporary name."""
     model = Om.open(path)
-    folder, location, base = model.weights_place()
+    folder, location, base = model.weights_place() if weights is None else (weights.resolve().parent, weights.name, 0)
     ort = evaluate.runtime()
     options = ort.SessionOptions()
     options.log_severity_level = 4

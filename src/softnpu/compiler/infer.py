@@ -108,6 +108,14 @@ def _onnx() -> Any:
     return onnx
 
 
+def since(word: str, opset: int) -> int:
+    """The opset in which an ONNX operator got the meaning that it has in `opset`; `opset` itself for one that ONNX lacks."""
+    onnx = _onnx()
+    if not onnx.defs.has(word):
+        return opset
+    return int(onnx.defs.get_schema(word, max_inclusive_version=opset).since_version)
+
+
 def run(
     graph: Graph,
     lowered: Lowered,

@@ -125,7 +125,8 @@ def _ranges(row: dict[str, Any], shape: Shape, fail: Any) -> tuple[tuple[int, in
     """One pair per dim; the file has one for each unknown dim."""
     pairs = row.get("shape_range", [])
     valid = isinstance(pairs, list) and all(
-        isinstance(one, list) and len(one) == 2 and all(type(end) is int for end in one) for one in pairs
+        isinstance(one, list) and len(one) == 2 and all(type(end) is int and end in _INT64 for end in one)
+        for one in pairs
     )
     if not valid:
         raise fail(f"shape_range must be a list of pairs [low, high], not {pairs!r}")

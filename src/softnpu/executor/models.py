@@ -50,7 +50,9 @@ class ModelTable:
             try:
                 process.memory.check_room(device, need)
             except NpuError as error:
-                raise NpuError(codes.GE_MEMORY_ALLOCATION, f"the model needs {human(need)}: {error.text}", error.remedy) from error
+                raise NpuError(
+                    codes.GE_MEMORY_ALLOCATION, f"the model needs {human(need)}: {error.text}", error.remedy
+                ) from error
             _account(device, need)
 
     def sweep(self, device: Device) -> None:
@@ -74,6 +76,11 @@ class ModelTable:
                 "ask acl.mdl.query_size how much is needed, or pass 0 and 0",
             )
         process.memory.reach(address, need, True)
+
+    def leaks(self, device: Device | None) -> list[str]:
+        """A line for each model that was never unloaded."""
+        mine = [one for one in self.models.values() if device is None or one.context.device is device]
+        return [f"model {one.id} ({one.name}) never unloaded, {human(one.held)}" for one in mine]
 
     def get(self, number: int) -> Model:
         """The model of a number."""
@@ -114,4 +121,5 @@ def table(process: Process) -> ModelTable:
         found = process.extra.setdefault("models", ModelTable())
         if found.sweep not in process.sweepers:
             process.sweepers.append(found.sweep)
+            process.leak_reporters.append(found.leaks)
     return found

@@ -17,7 +17,9 @@ from softnpu.graph.program import PROGRAM, Program, Weights, kernel_item, progra
 from softnpu.graph.wire import encode
 
 STRING = 13
-Describe = Callable[[int, "Shape | None", int], Any]  # dtype, shape, format → a TensorDescriptor, as dictionary or as bytes
+Describe = Callable[
+    [int, "Shape | None", int], Any
+]  # dtype, shape, format → a TensorDescriptor, as dictionary or as bytes
 
 
 def _op_def(
@@ -88,8 +90,10 @@ def write(
     attrs: dict[str, Any],
     platform: str,
     weights_file: Path | None = None,
+    weights_name: str = "",
 ) -> None:
-    """Write a model; with `weights_file` the weights go there and the `.om` only names their places."""
+    """Write a model; with `weights_file` the weights go there and the `.om` only names their places (in a file that will be
+    called `weights_name` one day)."""
     name = _utf8(graph.name or path.stem)
     weights = Weights()
     definition = graph_def(graph, weights, _packed)
@@ -106,7 +110,7 @@ def write(
     }
     more = {"softnpu": json.dumps(_runtime_dict(info), separators=(",", ":"))}
     if weights_file is not None:
-        more["softnpu_weight_file"] = weights_file.name
+        more["softnpu_weight_file"] = weights_name or weights_file.name
     model = {
         "name": name,
         "version": 1,

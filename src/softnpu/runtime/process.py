@@ -57,6 +57,7 @@ class Process:
         self.device_limits = dict(_DEVICE_LIMITS)
         self.extra: dict[str, Any] = {}
         self.sweepers: list[Callable[[Device], None]] = []  # who holds memory of a device without addresses, e.g. models
+        self.leak_reporters: list[Callable[[Device | None], list[str]]] = []  # lines about what was never given back
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()
         self._arenas: dict[tuple[int, str], Arena] = {}
@@ -175,6 +176,7 @@ class Process:
                 kinds[kind] = kinds.get(kind, 0) + 1
         lines = [one.describe() for one in found]
         lines += [f"{plural(count, f'{words(kind)} handle')} never destroyed" for kind, count in sorted(kinds.items())]
+        lines += [line for reporter in tuple(self.leak_reporters) for line in reporter(device)]
         if not lines:
             return []
         return [f"{human(sum(one.size for one in found))} in {plural(len(found), 'allocation')}", *lines]
@@ -213,6 +215,7 @@ class Process:
         self.local = threading.local()  # no thread has a current context any more
         self.extra.clear()
         self.sweepers.clear()
+        self.leak_reporters.clear()
         self.board.close()
         self.board = _private_board()
 

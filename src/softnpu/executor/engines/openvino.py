@@ -27,7 +27,7 @@ def installed() -> bool:
 @functools.cache
 def _core() -> Any:
     if not installed():
-        raise NpuError(codes.FEATURE_UNSUPPORTED, "OpenVINO is not installed", "pip install softnpu[openvino]")
+        raise NpuError(codes.FEATURE_UNSUPPORTED, "OpenVINO is not installed", "pip install 'softnpu[openvino]'")
     import openvino
 
     return openvino, openvino.Core()

@@ -155,7 +155,7 @@ def _refuse(layers: list[dict[str, Any]]) -> None:
             "E11008",
             f"The operator type [DetectionOutput] is not supported: {listed}",
             "the layer must say which network it belongs to",
-            "rename it to SSDDetectionOutput and use ssddetectionoutput_param, or FSRDetectionOutput for Faster R-CNN",
+            "rename it to SSDDetectionOutput and use ssddetectionoutput_param",
         )
     raise AtcError(
         "E11009",

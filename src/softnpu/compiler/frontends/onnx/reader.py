@@ -33,6 +33,7 @@ from softnpu.graph.wire import WireError, decode, encode
 DOCUMENTED = range(11, 19)  # opsets that atc's manual lists
 _STRING = 8
 _MAX_NODES = 2_000_000
+_VERSIONS = range(1 << 31)
 
 
 def read(path: Path) -> tuple[Graph, list[str]]:
@@ -101,6 +102,13 @@ class _Reader:
             domain = one.get("domain", "")
             domain = "" if domain == "ai.onnx" else domain
             version = one.get("version", 0)
+            if version not in _VERSIONS:
+                raise AtcError(
+                    "E10041",
+                    f"The model imports the impossible version {version} of the operator set [{domain or 'ai.onnx'}]",
+                    "the file is damaged",
+                    "export the model again",
+                )
             if found.setdefault(domain, version) != version:
                 raise AtcError(
                     "E16005",
