@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import generate_atc
+import generate_onnx_suite
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "src/softnpu/spec"
@@ -346,6 +347,7 @@ def outputs(stage: str) -> dict[Path, str]:
     pages[support / "chips.md"] = chips_page()
     pages[ROOT / "docs/environment.md"] = environment_page()
     pages[support / "operators.md"] = operators_page()
+    pages[support / "onnx_suite.md"] = generate_onnx_suite.page()
     pages.update({path: text for path, text in generate_atc.outputs().items() if path.suffix == ".md"})
     return pages
 

@@ -88,7 +88,8 @@ class Tensor:
             return np.dtype(word)
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_NAMES[self.dtype]))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_NAMES[self.dtype]))
+        return found
 
 
 class Client:

@@ -137,8 +137,8 @@ def write_large(folder: Path, kind: str) -> Path:
             file.write(np.full(SIDE, index + 1, np.float32).tobytes())
     names = [f"w{index}" for index in range(COUNT)]
     kept = [external(name, index * PIECE) for index, name in enumerate(names)]
-    order = (lambda name: [name, "x"]) if kind == "Gather" else (lambda name: ["x", name])
-    nodes = [helper.make_node(kind, order(name), [f"{name}_out"], f"{name}_node") for name in names]
+    takes = {name: [name, "x"] if kind == "Gather" else ["x", name] for name in names}
+    nodes = [helper.make_node(kind, takes[name], [f"{name}_out"], f"{name}_node") for name in names]
     nodes.append(helper.make_node("Sum", [f"{name}_out" for name in names], ["y"], "sum"))
     x = helper.make_tensor_value_info("x", TensorProto.INT64, [2]) if kind == "Gather" else floats("x", [2, SIDE])
     graph = helper.make_graph(nodes, "large", [x], [floats("y", [2, SIDE])], kept)

@@ -145,12 +145,22 @@ def spoil_message(data: bytes, rng: Random) -> bytes:
     tree = parse(data)
     if not tree:
         return spoil_bytes(data, rng)
+    words = _words(tree)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        _spoil_field(tree, rng)
+        _spoil_field(tree, words, rng)
     return write(tree)
 
 
-def _spoil_field(tree: Tree, rng: Random) -> None:
+def _words(tree: Tree) -> list[bytes]:
+    """Short values of a message: put elsewhere, a name makes two nodes one, or a circle."""
+    found = [value for _, wire, value in tree if wire == 2 and isinstance(value, bytes) and len(value) < 32]
+    for _, _, value in tree:
+        if isinstance(value, list):
+            found += _words(value)
+    return found
+
+
+def _spoil_field(tree: Tree, words: list[bytes], rng: Random) -> None:
     while True:
         index = rng.randrange(len(tree))
         value = tree[index][2]
@@ -181,7 +191,9 @@ def _spoil_field(tree: Tree, rng: Random) -> None:
     elif wire == 0:
         tree[index][2] = rng.choice((*NUMBERS, value + 1, value - 1, rng.randrange(32)))
     elif wire == 2 and isinstance(value, bytes):
-        tree[index][2] = rng.choice((spoil_bytes(value, rng), b"", value * 2, value + b"\0", b"\xff\xfe", b"x" * 70000))
+        other = rng.choice(words or [b""])
+        ways = (spoil_bytes(value, rng), b"", value * 2, value + b"\0", b"\xff\xfe", b"x" * 70000, other, other, other)
+        tree[index][2] = rng.choice(ways)
     elif wire != 2:
         tree[index][2] = rng.choice((b"\xff", b"\0", b"\x7f")) * len(value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from random import Random
@@ -10,10 +11,15 @@ from typing import Any
 import fuzz_files
 import fuzz_mutate
 import fuzz_seeds
+import onnx
 import pytest
 
 import acl
-from softnpu.graph import container, digest
+from softnpu.base.errors import NpuError
+from softnpu.compiler.errors import AtcError
+from softnpu.compiler.frontends.onnx.reader import read
+from softnpu.graph import container, digest, runtime_info
+from softnpu.graph.inout import ModelInfo, TensorInfo
 
 SHORT, LONG = 1500, 10_000
 
@@ -123,6 +129,76 @@ def test_the_digest_of_weights_does_not_depend_on_the_pieces(size: int) -> None:
 def test_blocks_that_change_places_are_noticed() -> None:
     blocks = [struct.pack("<Q", number) * 512 for number in (1, 2, 3)]
     assert digest.of_weights(blocks) != digest.of_weights([blocks[1], blocks[0], blocks[2]])
+
+
+# ---- what files may not say ------------------------------------------------------------------------------------------
+
+
+def refused(data: bytes, folder: Path) -> str:
+    (folder / "m.onnx").write_bytes(data)
+    with pytest.raises(AtcError) as caught:
+        read(folder / "m.onnx")
+    return caught.value.code
+
+
+def test_attributes_of_another_type_and_missing_ones_are_refused(tmp_path: Path) -> None:
+    made = onnx.load_from_string(fuzz_seeds.all_types())
+    made.graph.node[0].attribute[0].type = onnx.AttributeProto.FLOAT
+    assert refused(made.SerializeToString(), tmp_path) == "E14001"
+    del made.graph.node[0].attribute[:]
+    assert refused(made.SerializeToString(), tmp_path) == "E14002"
+
+
+@pytest.mark.parametrize("version", [0, -1, 1 << 31, (1 << 63) - 1])
+def test_impossible_opsets_are_refused(version: int, tmp_path: Path) -> None:
+    made = onnx.load_from_string(fuzz_seeds.picture_net())
+    made.opset_import[0].version = version
+    assert refused(made.SerializeToString(), tmp_path) == "E10041"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("gear_inputs",), []),
+        (("gear_inputs", 0), [1]),
+        (("gear_outputs", 0, 0), [-1]),
+        (("gear_outputs", 0, 0), [1e300]),
+        (("extra",), None),
+        (("extra", "largest_gear"), 3),
+        (("extra", "largest_gear"), "0"),
+        (("extra", "engine_inputs"), True),
+        (("extra", "engine_outputs"), [None]),
+        (("extra", "steps"), [{"program": "0"}]),
+        (("extra", "steps"), [{"type": "Proposal"}]),
+        (("extra", "aipp"), {"x": {"type": 2}}),
+        (("extra", "aipp"), {"x": {"type": 3}}),
+    ],
+)
+def test_the_runtime_attribute_is_checked(path: tuple[Any, ...], value: Any) -> None:
+    sound: dict[str, Any] = {
+        "gear_outputs": [[[1, 5]], [[2, 5]]],
+        "gear_inputs": [[1, 3], [2, 3]],
+        "extra": {"largest_gear": 1, "engine_inputs": ["x", None], "engine_outputs": ["y"], "steps": None},
+    }
+    tensors = [TensorInfo("x", 0, 2, [-1, 3], 0), TensorInfo("shape", 3, 2, [1], 4)]
+
+    def info() -> ModelInfo:
+        return ModelInfo(tensors, [TensorInfo("y", 0, 2, [2, 5], 40)], [[1], [2]], "batch")
+
+    runtime_info.read(json.dumps(sound), info())
+    place = sound
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(NpuError) as caught:
+        runtime_info.read(json.dumps(sound), info())
+    assert caught.value.code == 145006
+
+
+@pytest.mark.parametrize("text", [None, 5, "", "[]", "{", "[" * 100_000, '{"extra": []}'])
+def test_a_runtime_attribute_that_is_none(text: Any) -> None:
+    with pytest.raises(NpuError):
+        runtime_info.read(text, ModelInfo([], []))
 
 
 # ---- the fuzzer itself -----------------------------------------------------------------------------------------------

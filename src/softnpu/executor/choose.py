@@ -41,6 +41,7 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
     weights = source.all_weights()
     programs = source.programs()
     digest.check_weights(weights, source.weights_digest)
+    Om.let_go(weights)  # the engine maps or copies them for itself
     for program in programs:
         check_weights(program.weights, len(weights))
         _check_self_contained(program)

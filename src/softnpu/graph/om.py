@@ -71,6 +71,12 @@ class Om:
                 "keep the folder weight/ beside the .om",
             ) from error
 
+    @staticmethod
+    def let_go(view: memoryview) -> None:
+        """Give back the memory that reading a mapped file has taken; what is touched again is read again."""
+        if isinstance(view.obj, mmap.mmap):
+            view.obj.madvise(mmap.MADV_DONTNEED)
+
     def head(self) -> dict[str, Any]:
         """Name and attributes of the model, without its graph."""
         try:

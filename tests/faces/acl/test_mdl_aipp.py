@@ -80,7 +80,15 @@ def test_the_parameters_of_static_aipp() -> None:
         "varReciChn0": 0.5, "varReciChn1": 0.25, "varReciChn2": 2.0,
     }  # fmt: skip
     assert {key: info[key] for key in wanted} == wanted
-    documented = {"singleLineMode", "resizeOutputW", "resizeOutputH", "srcFormat", "srcDatatype", "srcDimNum", "shapeCount"}
+    documented = {
+        "singleLineMode",
+        "resizeOutputW",
+        "resizeOutputH",
+        "srcFormat",
+        "srcDatatype",
+        "srcDimNum",
+        "shapeCount",
+    }
     documented |= {"outDims", "aippExtend", "matrixR0C0", "matrixR0C1", "matrixR1C0", "matrixR1C1", "matrixR1C2"}
     documented |= {"matrixR2C2"} | {f"{word}Bias{i}" for word in ("output", "input") for i in range(3)}
     assert documented <= set(info)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,9 @@ def test_nodes_without_names_and_with_the_same_name(tmp_path: Path) -> None:
         helper.make_node("Exp", ["c"], ["d"], "x"),  # an input's name
         helper.make_node("Neg", ["d"], ["y"], "Relu_0"),  # the name that the first would get
     ]
-    graph = check(model(nodes, [info("x")], [info("y")]), tmp_path)
+    graph = load(model(nodes, [info("x")], [info("y")]), tmp_path)
+    infer_graph(graph)
+    np.testing.assert_allclose(compute(graph, {"x": X})[0], -np.exp(np.maximum(X, 0)), rtol=1e-6)
     names = [node.name for node in graph.nodes]
     assert len(set(names)) == len(names) == 6
     assert "same" in names and "Relu_0" in names and all(names)
@@ -90,14 +94,21 @@ def test_nodes_in_any_order(tmp_path: Path) -> None:
 def test_empty_names_are_absent_inputs_and_unused_outputs(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Clip", ["x", "", "high"], ["c"], "clip"),
-        helper.make_node("TopK", ["c", "k"], ["", "y"], "top"),
+        helper.make_node("RNN", ["c", "w", "r"], ["", "y"], "rnn", hidden_size=2),
     ]
-    weights = [numpy_helper.from_array(np.float32(1), "high"), numpy_helper.from_array(np.array([2], np.int64), "k")]
-    graph = check(model(nodes, [info("x")], [info("y", INT64, (1, 2))], weights), tmp_path)
-    clip, top = graph.node("clip"), graph.node("top")
-    assert clip is not None and top is not None
+    random = np.random.default_rng(1)
+    arrays = {
+        "high": np.float32(1),
+        "w": random.random((1, 2, 3), np.float32),
+        "r": random.random((1, 2, 2), np.float32),
+    }
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    made = model(nodes, [info("x", dims=(2, 1, 3))], [info("y", dims=(1, 1, 2))], weights)
+    graph = check(made, tmp_path, {"x": random.random((2, 1, 3), np.float32)})
+    clip, rnn = graph.node("clip"), graph.node("rnn")
+    assert clip is not None and rnn is not None
     assert clip.inputs[1] is None and clip.inputs[2] is not None
-    assert len(top.outputs) == 2 and len({value.name for value in top.outputs}) == 2
+    assert len(rnn.outputs) == 2 and len({value.name for value in rnn.outputs}) == 2
 
 
 def test_words_of_open_dims(tmp_path: Path) -> None:
@@ -129,7 +140,8 @@ ARRAYS = [
 def test_weights_of_every_type(array: Any, typed: bool, tmp_path: Path) -> None:
     tensor = numpy_helper.from_array(array, "w")
     if typed:
-        values = array.view(np.uint16).tolist() if array.dtype == np.float16 else array.tolist()
+        values = array.view(np.uint16).tolist() if array.dtype == np.float16 else [one.item() for one in array]
+        values = [int(one) for one in values] if array.dtype == bool else values
         tensor = TensorProto(name="w", data_type=tensor.data_type, dims=[3])
         fields = {FLOAT: "float_data", TensorProto.DOUBLE: "double_data", INT64: "int64_data"}
         fields |= {TensorProto.UINT32: "uint64_data", TensorProto.UINT64: "uint64_data"}
@@ -297,13 +309,17 @@ def test_constant_nodes_of_integers(attrs: dict[str, Any], shape: Any, tmp_path:
     assert node is not None and node.type == "Const" and node.data is not None and node.data.dtype == 9
 
 
-def test_a_constant_of_strings_stays_an_operator(tmp_path: Path) -> None:
+@pytest.mark.xfail(strict=True, reason="a Constant that stays an operator is named Const and never lowered (reader.py)")
+def test_a_sparse_constant_is_computed(tmp_path: Path) -> None:
+    values = numpy_helper.from_array(np.float32([2, 4]), "v")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([0, 2], np.int64), "i"), [3])
     nodes = [
-        helper.make_node("Constant", [], ["c"], "const", value_strings=[b"a"]),
-        helper.make_node("Relu", ["x"], ["y"]),
+        helper.make_node("Constant", [], ["c"], "const", sparse_value=sparse),
+        helper.make_node("Add", ["x", "c"], ["y"], "add"),
     ]
-    node = load(model(nodes, [info("x")], [info("y")]), tmp_path).node("const")
-    assert node is not None and node.type != "Const"
+    made = model(nodes, [info("x")], [info("y")])
+    np.testing.assert_array_equal(original(made, {"x": X})[0], X + np.float32([2, 0, 4]))  # the engine can do it
+    check(made, tmp_path)
 
 
 # ---- nested bodies ---------------------------------------------------------------------------------------------------
@@ -342,9 +358,7 @@ def test_loop_takes_values_from_around_it(tmp_path: Path) -> None:
         helper.make_node("Abs", ["x"], ["outer"], "abs"),
         helper.make_node("Loop", ["count", "", "x"], ["y"], "loop", body=body),
     ]
-    made = model(
-        nodes, [info("x")], [info("y", dims=None)], [numpy_helper.from_array(np.array(3, np.int64), "count")]
-    )
+    made = model(nodes, [info("x")], [info("y", dims=None)], [numpy_helper.from_array(np.array(3, np.int64), "count")])
     graph = load(made, tmp_path)
     infer_graph(graph)
     np.testing.assert_array_equal(compute(graph, {"x": X})[0], X + 3 * np.abs(X))
@@ -415,12 +429,26 @@ def test_sequences_cannot_go_in_or_out(side: str, tmp_path: Path) -> None:
     assert error.code == "E10055" and "[s]" in error.message
 
 
+@pytest.mark.xfail(strict=True, reason="Graph.sort never ends in a circle (graph/ir.py)")
 def test_circles_are_noticed(tmp_path: Path) -> None:
+    """In a process of its own, since a sort that never ends takes all memory."""
     nodes = [helper.make_node("Add", ["x", "b"], ["a"], "one"), helper.make_node("Neg", ["a"], ["b"], "two")]
     path = tmp_path / "model.onnx"
     path.write_bytes(model(nodes, [info("x")], [info("a")]).SerializeToString())
-    with pytest.raises((AtcError, ValueError)):
-        read(path)[0].verify()
+    program = """
+import resource, sys
+from pathlib import Path
+from softnpu.compiler.frontends.onnx.reader import read
+from softnpu.compiler.errors import AtcError
+resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+try:
+    read(Path(sys.argv[1]))[0].verify()
+except (AtcError, ValueError) as error:
+    print("refused:", error)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "refused:" in done.stdout
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff\xff", b"not a model", b"\x3a\x05abc"])

@@ -16,6 +16,7 @@ import numpy as np
 
 from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.frontends.onnx import attributes
 from softnpu.compiler.frontends.onnx.table import translate
 from softnpu.compiler.lower import captures
 from softnpu.graph.ir import Constant, Graph, Node, Output, Source, Value
@@ -102,7 +103,7 @@ class _Reader:
             domain = one.get("domain", "")
             domain = "" if domain == "ai.onnx" else domain
             version = one.get("version", 0)
-            if version not in _VERSIONS:
+            if version not in _VERSIONS or (not domain and not version):
                 raise AtcError(
                     "E10041",
                     f"The model imports the impossible version {version} of the operator set [{domain or 'ai.onnx'}]",
@@ -243,9 +244,11 @@ class _Reader:
                 "the file is faulty",
                 "export the model again",
             )
-        attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
         domain = op.get("domain", "")
         domain = "" if domain == "ai.onnx" else domain
+        if not domain:
+            attributes.check(op, name, self.graph.opsets[""])
+        attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
         named = translate(word, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs))
         source = Source(
             [{**op, "name": name}],
