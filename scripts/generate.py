@@ -209,7 +209,7 @@ def support_index() -> str:
     lines += [
         f"| **all** | **{total}** | **{whole}** |",
         "",
-        "See also the [error codes](errors.md), the [constants](constants.md) and the [chips](chips.md).",
+        "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md) and the [ONNX test cases](onnx_suite.md).",
         "",
     ]
     return "\n".join(lines)
