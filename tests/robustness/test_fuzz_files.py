@@ -149,6 +149,21 @@ def test_attributes_of_another_type_and_missing_ones_are_refused(tmp_path: Path)
     assert refused(made.SerializeToString(), tmp_path) == "E14002"
 
 
+def test_operators_with_too_few_or_too_many_inputs_are_refused(tmp_path: Path) -> None:
+    made = onnx.load_from_string(fuzz_seeds.all_types())
+    names = [*made.graph.node[0].input]
+    for wrong in ([], [*names, *names]):
+        del made.graph.node[0].input[:]
+        made.graph.node[0].input.extend(wrong)
+        assert refused(made.SerializeToString(), tmp_path) == "E14001"
+
+
+def test_weights_with_a_hundred_dims_are_refused(tmp_path: Path) -> None:
+    made = onnx.load_from_string(fuzz_seeds.picture_net())
+    made.graph.initializer[0].dims.extend([1] * 100)
+    assert refused(made.SerializeToString(), tmp_path) == "E10041"
+
+
 @pytest.mark.parametrize("version", [0, -1, 1 << 31, (1 << 63) - 1])
 def test_impossible_opsets_are_refused(version: int, tmp_path: Path) -> None:
     made = onnx.load_from_string(fuzz_seeds.picture_net())

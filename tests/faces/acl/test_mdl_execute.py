@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from mdl_support import INVALID, WEIGHT, Memory, Net, convolved, dataset, device, floats, load, om, proto, read
-from support import in_thread, message, ok
+from mdl_support import INVALID, WEIGHT, Memory, Net, convolved, dataset, device, floats, load, proto, read
+from support import Hold, in_thread, message, ok
 
 import acl
 from softnpu.base.dtypes import numpy_name
@@ -312,7 +312,7 @@ def test_status_check_sets_the_overflow_status(tmp_path: Any) -> None:
 # ---- execute_v2 ------------------------------------------------------------------------------------------------------
 
 
-def exec_config(**_rows: int) -> int:
+def exec_config() -> int:
     handle: int = acl.mdl.create_exec_config_handle()
     assert type(handle) is int and handle > 0
     return handle
@@ -335,8 +335,6 @@ def test_execute_v2(timeout: int | None) -> None:
 
 
 def test_execute_v2_times_out() -> None:
-    from support import Hold
-
     net = Net("relu")
     handle = exec_config()
     ok(acl.mdl.set_exec_config_opt(handle, 0, 30))
@@ -396,4 +394,3 @@ def test_one_dataset_in_many_threads() -> None:
         one.join(20)
     assert codes == [0] * 160
     np.testing.assert_array_equal(net.output(0), -x)
-    assert om("wide").exists()

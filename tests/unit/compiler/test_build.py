@@ -181,7 +181,9 @@ def test_external_weights() -> None:
 
 def test_weights_of_the_source_in_another_file() -> None:
     made = dense()
-    onnx.save(made, "m.onnx", save_as_external_data=True, all_tensors_to_one_file=True, location="w.bin", size_threshold=0)
+    onnx.save(
+        made, "m.onnx", save_as_external_data=True, all_tensors_to_one_file=True, location="w.bin", size_threshold=0
+    )
     (path,) = build.build(options()).files
     Path("w.bin").unlink()
     np.testing.assert_allclose(compute(path), np.maximum(X @ WEIGHT, 0), rtol=1e-4, atol=1e-5)
@@ -254,7 +256,8 @@ def test_a_folder_of_single_operators() -> None:
     Path("ops.json").write_text(json.dumps(rows))
     told: list[str] = []
     result = build.build_single_ops(
-        Options({"singleop": "ops.json", "output": "out", "soc_version": "Ascend310P3"}), lambda stage, _: told.append(stage)
+        Options({"singleop": "ops.json", "output": "out", "soc_version": "Ascend310P3"}),
+        lambda stage, _: told.append(stage),
     )
     assert len(result.files) == 2 and sorted(path.name for path in result.files) == files()
     assert [Om.open(path).info().extra["single_op"]["op"] for path in result.files] == ["Add", "Neg"]

@@ -21,7 +21,10 @@ X = np.array([[1.5, -2.0, 3.0]], np.float32)
 
 
 def test_operators_of_the_author_pass_unchanged(tmp_path: Path) -> None:
-    nodes = [helper.make_node("LeakyRelu", ["x"], ["m"], "leaky", alpha=0.3), helper.make_node("Neg", ["m"], ["y"], "n")]
+    nodes = [
+        helper.make_node("LeakyRelu", ["x"], ["m"], "leaky", alpha=0.3),
+        helper.make_node("Neg", ["m"], ["y"], "n"),
+    ]
     low = lower(load(model(nodes, {"x": (1, 3)}, ["y"]), tmp_path))
     assert [one["op_type"] for one in low.nodes] == ["LeakyRelu", "Neg"]
     assert [(one["input"], one["output"]) for one in low.nodes] == [(["x"], ["m"]), (["m"], ["y"])]

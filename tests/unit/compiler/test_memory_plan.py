@@ -53,8 +53,7 @@ def lives(graph: Graph) -> dict[int, tuple[Value, int, int]]:
 def largest_live_set(graph: Graph) -> int:
     rows = lives(graph).values()
     return max(
-        sum(rounded(value) for value, first, last in rows if first <= step <= last)
-        for step in range(len(graph.nodes))
+        sum(rounded(value) for value, first, last in rows if first <= step <= last) for step in range(len(graph.nodes))
     )
 
 

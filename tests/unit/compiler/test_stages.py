@@ -23,7 +23,10 @@ WEIGHT = np.float32([1.5, -2.0, 3.0])
 @pytest.fixture
 def convert(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
-    nodes = [helper.make_node("Add", ["x", "w"], ["s"], "add"), helper.make_node("LeakyRelu", ["s"], ["y"], "leak", alpha=0.25)]
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["s"], "add"),
+        helper.make_node("LeakyRelu", ["s"], ["y"], "leak", alpha=0.25),
+    ]
     save(model(nodes, {"x": (2, 3)}, ["y"], {"w": WEIGHT}), tmp_path / "m.onnx")
 
     def run(**environment: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.frontends import check_rank
 from softnpu.compiler.frontends.caffe.proto import BLOB, BLOB_UNPACKED, WEIGHTS, WEIGHTS_LAYER
 from softnpu.graph.ir import Constant, Shape
 from softnpu.graph.wire import WireError, decode
@@ -97,4 +98,5 @@ def _shape(found: dict[str, Any]) -> Shape:
         shape = tuple(found.get(word, 1) for word in ("num", "channels", "height", "width"))
     if any(dim < 0 for dim in shape):
         raise ValueError(f"a blob has the dims {list(shape)}")
+    check_rank(shape)
     return shape

@@ -16,7 +16,8 @@ import numpy as np
 
 from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.onnx import attributes
+from softnpu.compiler.frontends import check_rank
+from softnpu.compiler.frontends.onnx import schema
 from softnpu.compiler.frontends.onnx.table import translate
 from softnpu.compiler.lower import captures
 from softnpu.graph.ir import Constant, Graph, Node, Output, Source, Value
@@ -150,6 +151,15 @@ class _Reader:
                     "the model takes something else than tensors",
                     "change the model so that it takes tensors",
                 )
+            try:
+                check_rank(kind[1] or ())
+            except ValueError as error:
+                raise AtcError(
+                    "E10041",
+                    f"The input [{name}] is impossible: {error}",
+                    "the file is faulty",
+                    "export the model again",
+                ) from error
             value = self.graph.data_node(name, *kind).output
             value.words = _words(info)
             self.values[name] = value
@@ -167,6 +177,7 @@ class _Reader:
         if tensor.get("data_type", 0) == _STRING:  # the message itself is the content
             return Constant(13, tuple(tensor.get("dims", ())), encode(TENSOR, {**tensor, "name": name}))
         try:
+            check_rank(tensor.get("dims", ()))
             if tensor.get("data_location", 0) == EXTERNAL:
                 return self._external(tensor, name)
             return tensor_constant(tensor)
@@ -247,7 +258,7 @@ class _Reader:
         domain = op.get("domain", "")
         domain = "" if domain == "ai.onnx" else domain
         if not domain:
-            attributes.check(op, name, self.graph.opsets[""])
+            schema.check(op, name, self.graph.opsets[""])
         attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
         named = translate(word, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs))
         source = Source(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.dtypes import element_size, numpy_name
+from softnpu.compiler.frontends import check_rank
 from softnpu.graph.ir import Constant, Shape
 from softnpu.graph.wire import Message
 
@@ -95,6 +96,7 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
     shape = shape_of(tensor.get("tensor_shape", {}))
     if shape is None or min(shape, default=0) < 0:
         raise ValueError("a constant has unknown dims")
+    check_rank(shape)
     if dtype == 13:
         raise ValueError("strings cannot be computed with")
     count = math.prod(shape)
