@@ -23,6 +23,10 @@ def _models() -> ModelTable:
 
 def _open(path: str) -> Om:
     process().need_start()
+    if not path:
+        raise NpuError(
+            codes.GE_EXEC_MODEL_PATH_INVALID, "the path of the model is empty", "pass the path of an .om file"
+        )
     return Om.open(Path(path))
 
 
@@ -64,6 +68,7 @@ def query_size_from_mem(ptr: int, size: int) -> tuple[int, int]:
 
 
 def unload(model_id: int) -> None:
+    process().current()  # a context that was destroyed is told before the model is touched
     _models().unload(model_id)
 
 

@@ -143,6 +143,7 @@ def _infer(graph: Graph, options: Options) -> None:
 def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None = None) -> ModelInfo:
     """Inputs, outputs, gears and sizes."""
     _refuse_types(graph)
+    _refuse_sizes(graph)
     info = ModelInfo([], [])
     data = graph.inputs
     static_gears = wanted.gears
@@ -179,6 +180,20 @@ def _refuse_types(graph: Graph) -> None:
                 f"The {word} [{value.name}] is a tensor of {kind}",
                 "inputs and outputs of an offline model are numbers in device memory",
                 "cut the model before or behind it with --out_nodes, or change its type",
+            )
+
+
+def _refuse_sizes(graph: Graph) -> None:
+    """No machine has tensors of more than 2^62 bytes; numbers beyond do not fit the file."""
+    values = [("input", node.output) for node in graph.inputs] + [("output", output.value) for output in graph.outputs]
+    for word, value in values:
+        dims = [dim for dim in value.shape or () if dim > 0]
+        if max(dims, default=0) >= 1 << 62 or _prod(tuple(dims)) * 16 >= 1 << 62:
+            raise AtcError(
+                "E10013",
+                f"The {word} [{value.name}] with the dims {list(value.shape or ())} is out of range",
+                "a tensor of this size cannot exist",
+                "check --input_shape and the shapes of the model",
             )
 
 
@@ -226,7 +241,9 @@ def _describe_gears(
         value = output.value
         sizes = [Value("", value.dtype, tuple(one[index] or ())).bytes() for one in found]
         info.outputs.append(
-            TensorInfo(output.name, value.dtype, value.format, list(found[largest][index] or []), max(sizes))
+            TensorInfo(
+                output.name, value.dtype, value.format, list(found[_most(sizes, largest)][index] or []), max(sizes)
+            )
         )
     count = len(wanted.values[0])
     place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
@@ -236,6 +253,11 @@ def _describe_gears(
         gears.SHAPE_INPUT, "Data", [], [Value(gears.SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True}
     )
     graph.add(node, before=graph.nodes[0])
+
+
+def _most(sizes: list[int], largest: int) -> int:
+    """The gear whose dims go with the size that is told: the largest one unless another needs more bytes here."""
+    return largest if sizes[largest] == max(sizes) else sizes.index(max(sizes))
 
 
 def _prod(shape: tuple[int, ...]) -> int:

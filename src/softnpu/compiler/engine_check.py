@@ -11,6 +11,7 @@ from typing import Any
 from softnpu import ops
 from softnpu.compiler import evaluate
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.frontends.onnx import table
 from softnpu.compiler.infer import since
 from softnpu.graph.ir import Graph, Node
 from softnpu.graph.om import Om
@@ -55,7 +56,10 @@ def _unknown(op: dict[str, Any], known: Iterable[tuple[str, str]]) -> list[str]:
 def adopt(graph: Graph) -> None:
     """Operators that the engine does not know but a file of ours does (CANN's own, `NPU…`) get that meaning."""
     for node, _ in unknown_operators(graph):
-        if node.source is not None and len(node.source.ops) == 1 and ops.find(node.type) is not None:
+        if node.source is None or len(node.source.ops) != 1 or ops.find(node.type) is None:
+            continue
+        op = node.source.ops[0]
+        if table.known(op.get("op_type", ""), _domain(op.get("domain", ""))):
             node.source = None
 
 

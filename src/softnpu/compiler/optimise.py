@@ -21,6 +21,7 @@ def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionRep
     if options.oo_level != "O1":
         passes.run(graph, switches, report)
     _insert_aipp(graph, options, wanted)
+    _own_outputs(graph)
     _precision(graph, options)
     graph.sort()
     if graph.framework == ONNX:
@@ -36,6 +37,19 @@ def _insert_aipp(graph: Graph, options: Options, wanted: Shapes) -> None:
 
     configs = aipp_config.read(Path(options.insert_op_conf))
     aipp.insert(graph, configs, aipp.setting(options, wanted.gears))
+
+
+def _own_outputs(graph: Graph) -> None:
+    """An output that is an input, a constant or another output gets a node of its own: engines do not write such ones."""
+    seen: set[int] = set()
+    for output in graph.outputs:
+        value = output.value
+        producer = value.producer
+        if id(value) in seen or (producer is not None and producer.type in ("Data", "Const", "AippData")):
+            node = graph.op("Identity", [value], f"{value.name}_output")
+            node.output.dtype, node.output.shape, node.output.format = value.dtype, value.shape, value.format
+            output.value = node.output
+        seen.add(id(output.value))
 
 
 def _precision(graph: Graph, options: Options) -> None:

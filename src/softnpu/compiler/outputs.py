@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from softnpu.base.dtypes import numpy_name
 from softnpu.compiler.infer import infer_graph, infer_node
 from softnpu.compiler.messages import error
 from softnpu.compiler.shapes import find_input, near
@@ -32,6 +35,9 @@ _INDEXED = re.compile(r"(.+):([0-9]+)", re.ASCII | re.DOTALL)
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
+
+_FLOATS = frozenset({0, 11})
+_LIMITS = {2: (-128, 127), 4: (0, 255), 6: (-32768, 32767), 7: (0, 65535)}  # aclDataType → what it can hold
 
 
 def split(text: str) -> list[str]:
@@ -155,7 +161,7 @@ def output_name(graph: Graph, value: Value) -> str:
 
 def choose(graph: Graph, items: list[str], text: str) -> list[Value]:
     """The values that out_nodes names: all as `node:index`, or all as names of tensors."""
-    tensors = {value.name: value for value in graph.values()}
+    tensors = {value.name: value for value in graph.values()} | graph.tensors
     nodes = {origin: node for node in graph.nodes for origin in node.origin} | {node.name: node for node in graph.nodes}
     found: list[tuple[bool, Value]] = []
     for item in items:
@@ -209,6 +215,13 @@ def _cast(graph: Graph, value: Value, dtype: int) -> Value:
     """The value in another type, by a Cast at the end of the graph."""
     if value.dtype == dtype:
         return value
+    if value.dtype in _FLOATS and dtype in _LIMITS:  # as on the device: what does not fit becomes the nearest that does
+        low, high = (
+            graph.const(np.array(one, numpy_name(value.dtype)), f"{value.name}_limit") for one in _LIMITS[dtype]
+        )
+        limited = graph.op("ClipByValue", [value, low, high], f"{value.name}_clip").output
+        limited.dtype, limited.shape, limited.format = value.dtype, value.shape, value.format
+        value = limited
     name = graph.unique(f"{value.name}_cast")
     node = Node(name, "Cast", [value], [_like(value, name, dtype)], {"dst_type": dtype})
     return graph.add(node).output

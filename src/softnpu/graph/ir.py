@@ -119,6 +119,8 @@ class Graph:
         self.opsets = dict(opsets or {})  # of the ONNX operators in `source` and of those that lowering makes
         self.framework = framework
         self.functions: list[dict[str, Any]] = []  # ONNX functions that the source model defines itself
+        self.tensors: dict[str, Value] = {}  # names of tensors in the source model, where values are called otherwise
+        self.repeated: list[str] = []  # names that the source model gave to several nodes
         self.nodes: list[Node] = []
         self.outputs: list[Output] = []
         self._names: set[str] = set()
@@ -229,9 +231,10 @@ class Graph:
         return removed
 
     def sort(self) -> None:
-        """Bring the nodes into topological order, keeping the order they have where it is free."""
+        """Bring the nodes into topological order, keeping the order they have where it is free; ValueError for a cycle."""
         place = {id(node): index for index, node in enumerate(self.nodes)}
         done: set[int] = set()
+        open_: set[int] = set()  # nodes whose inputs are being looked at
         ordered: list[Node] = []
         for root in self.nodes:
             stack = [(root, False)]
@@ -243,6 +246,9 @@ class Graph:
                     done.add(id(node))
                     ordered.append(node)
                     continue
+                if id(node) in open_:
+                    raise ValueError(f"the graph has a cycle through {node.type} {node.name!r}")
+                open_.add(id(node))
                 stack.append((node, True))
                 for value in reversed(node.inputs):
                     producer = value.producer if value is not None else None

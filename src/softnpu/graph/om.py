@@ -46,6 +46,12 @@ class Om:
     @classmethod
     def open(cls, path: Path) -> Om:
         """Map a file; a missing, unreadable or empty one is code 145002."""
+        if path.is_dir():
+            raise NpuError(
+                codes.GE_EXEC_MODEL_PATH_INVALID,
+                f"the model file {str(path)!r} is a folder",
+                "check the path; atc writes <output>.om",
+            )
         try:
             with open(path, "rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

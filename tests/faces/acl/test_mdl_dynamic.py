@@ -59,6 +59,18 @@ def test_a_setting_stays_in_its_dataset() -> None:
     assert (found[1:] == 7).all()
 
 
+def test_the_setting_is_in_the_dataset_and_not_in_the_shape_memory() -> None:
+    net = Net("batch")
+    ok(acl.mdl.set_dynamic_batch_size(net.id, net.given, 1, 2))
+    net.inputs[1].put(np.array([4], np.int32))
+    x = floats(2, 3, 4, 4)
+    net.outputs[0].put(np.full((4, 2, 4, 4), 7, np.float32))
+    ok(net.execute(x))
+    found = net.output(0, 4, 2, 4, 4)
+    np.testing.assert_allclose(found[:2], convolved(x), rtol=1e-4, atol=1e-5)
+    assert (found[2:] == 7).all()
+
+
 def test_the_size_may_change_with_every_run() -> None:
     net = Net("batch")
     for batch in (4, 1, 2, 1, 4):

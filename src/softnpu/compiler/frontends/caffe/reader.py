@@ -53,6 +53,7 @@ def read(
         else:
             flow.run(raw, weights.get(raw.get("name", "")))
     graph.outputs = flow.outputs()
+    graph.tensors = {top: entry.value for top, entry in flow.blobs.items()}
     return graph, notes
 
 

@@ -95,7 +95,15 @@ class _Reader:
         self._inputs_and_weights(graph)
         self._nodes(graph)
         self._outputs(graph)
-        made.sort()
+        try:
+            made.sort()
+        except ValueError as error:
+            raise AtcError(
+                "E10041",
+                f"Failed to load the model [{self.path}]: {error}",
+                "a node takes what follows from its own result",
+                "export the model again",
+            ) from error
         return made, self.notes
 
     def _opsets(self, graph: dict[str, Any]) -> dict[str, int]:
