@@ -118,7 +118,7 @@ def report(name: str, shape: Shape, error: NpuError) -> Any:
     if logger.level <= level:
         remedy = f" ({error.remedy})" if error.remedy else ""
         logger.write(level, f"{error}{remedy}", "ASCENDCL", name)
-    return shape.fail(error.code)
+    return shape.fail(error.code) if error.values is None else (*error.values, error.code)
 
 
 def _internal(name: str, error: Exception) -> NpuError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from softnpu.spec.tables import codes
 
 __all__ = ["NpuError", "codes", "describe", "message_family"]
@@ -10,8 +12,11 @@ __all__ = ["NpuError", "codes", "describe", "message_family"]
 class NpuError(RuntimeError):
     """A failure with its documented code: what was wrong with which value, and what to do next."""
 
-    def __init__(self, code: int, text: str, remedy: str = "", family: str = "") -> None:
+    def __init__(
+        self, code: int, text: str, remedy: str = "", family: str = "", values: tuple[Any, ...] | None = None
+    ) -> None:
         super().__init__(text)
+        self.values = values  # what a face hands out beside the code, where that is not its usual value of a failure
         self.code = code
         self.text = text
         self.remedy = remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,6 +159,8 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
         info.inputs.append(tensor)
         engine.append(value.name)
     info.extra["engine_inputs"] = engine
+    if graph.exact_casts:
+        info.extra["exact_casts"] = 1
     if options is not None and options.status_check:
         info.extra["status_check"] = 1
     info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
@@ -336,17 +339,38 @@ def build_single_ops(options: Options, progress: Progress = quiet) -> BuildResul
     result = BuildResult()
     described = singleop.read(Path(options.singleop))
     folder = Path(options.output)
-    for index, one in enumerate(described):
-        progress(f"compiling {one.op}", index / len(described))
-        graph = singleop.to_graph(one)
-        graph.name = one.op
-        info = describe_model(graph, shapes.Shapes())
-        info.extra["single_op"] = one.key()
-        path = folder / one.file_name(index)
-        write(graph, info, path, options, check=True)
-        result.files.append(path)
+    fresh = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".singleop.{os.getpid()}"
+    try:
+        for index, one in enumerate(described):
+            progress(f"compiling {one.op}", index / len(described))
+            try:
+                _write_single(one, part / one.file_name(index), options)
+            except AtcError as error:
+                error.args = (f"element {index} ({one.op}): {error.message}",)
+                error.message = error.args[0]
+                raise
+        for index, one in enumerate(described):  # all of them or none
+            path = folder / one.file_name(index)
+            (part / path.name).replace(path)
+            result.files.append(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if fresh and not any(folder.iterdir()):
+            folder.rmdir()
     progress("done", 1.0)
     return result
+
+
+def _write_single(one: Any, path: Path, options: Options) -> None:
+    from softnpu.compiler import singleop
+
+    graph = singleop.to_graph(one)
+    graph.name = one.op
+    info = describe_model(graph, shapes.Shapes())
+    info.extra["single_op"] = one.key()
+    write(graph, info, path, options, check=True)
 
 
 def check(options: Options) -> dict[str, Any]:
@@ -357,9 +381,11 @@ def check(options: Options) -> dict[str, Any]:
         engine_check.adopt(graph)
         for node, word in engine_check.unknown_operators(graph):
             bad[node.name] = f"type {word} is not supported"
+    for name in graph.repeated:
+        bad.setdefault(name, "name repeated")
     listed = []
     for node in graph.nodes:
-        if node.type == "Const":
+        if node.type in ("Const", "Data"):
             continue
         row: dict[str, Any] = {
             "name": node.name,
@@ -367,7 +393,8 @@ def check(options: Options) -> dict[str, Any]:
             "result": "failed" if node.name in bad else "success",
         }
         if node.name in bad:
-            row["cause"] = [{"code": "E16002", "message": bad[node.name]}]
+            code = "E19009" if bad[node.name] == "name repeated" else "E16002"
+            row["cause"] = [{"code": code, "message": bad[node.name]}]
         listed.append(row)
     failed = len(bad)
     return {

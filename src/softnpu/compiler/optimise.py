@@ -59,5 +59,6 @@ def _precision(graph: Graph, options: Options) -> None:
         return
     from softnpu.compiler.passes import precision
 
-    precision.apply_options(graph, options)
+    if precision.apply_options(graph, options):
+        graph.exact_casts = True
     fold(graph)

@@ -194,6 +194,10 @@ def _check_precision(options: Options) -> None:
     if options.precision_mode_v2.endswith("hif8"):
         raise error("E10055", reason=f"no chip of this version computes in {options.precision_mode_v2}")
     chosen = options.precision_mode_v2 if options.given("precision_mode_v2") else options.precision_mode
+    if ("bf16" in chosen or "bfloat16" in chosen) and options.chip and not options.chip.get("bf16", True):
+        name = "precision_mode_v2" if options.given("precision_mode_v2") else "precision_mode"
+        reason = f"{options.soc_version} does not compute in bfloat16; use a float16 mode"
+        raise error("E10001", parameter=name, value=chosen, reason=reason)
     if options.modify_mixlist and chosen not in _MIXED:
         reason = f"it needs a mixed precision mode, not {chosen}"
         raise error("E10001", parameter="modify_mixlist", value=options.modify_mixlist, reason=reason)

@@ -31,13 +31,12 @@ _FP16 = 1
 _NCHW, _NHWC, _NC1HWC0 = 0, 1, 3
 _LAYOUTS = {_NCHW: "NCHW", _NHWC: "NHWC"}
 _C0 = 16
+_FLOATS = frozenset({0, 11})
+_LIMITS = {2: (-128, 127), 4: (0, 255), 6: (-32768, 32767), 7: (0, 65535)}  # aclDataType → what it can hold
 _INDEXED = re.compile(r"(.+):([0-9]+)", re.ASCII | re.DOTALL)
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
-
-_FLOATS = frozenset({0, 11})
-_LIMITS = {2: (-128, 127), 4: (0, 255), 6: (-32768, 32767), 7: (0, 65535)}  # aclDataType → what it can hold
 
 
 def split(text: str) -> list[str]:

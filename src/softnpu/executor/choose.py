@@ -64,6 +64,12 @@ def _single(
 ) -> Engine:
     """The engine of a model in one piece."""
     wanted = config.engine()
+    if info.extra.get("exact_casts"):  # OpenVINO leaves roundings out
+        if wanted == "openvino":
+            log().write(
+                WARNING, "the model has a precision mode, onnxruntime runs it instead of openvino", "GE", "load"
+            )
+        wanted = "onnxruntime"
     if wanted == "openvino":
         return _guarded(lambda: OpenVinoEngine(program, place, source.all_weights()))
     if wanted != "auto" or not openvino.installed() or not _fixed(info):

@@ -144,6 +144,7 @@ class ModelDesc:
                 codes.INVALID_PARAM,
                 f"gear_count is {count}, the model has {real} gears",
                 "pass what acl.mdl.get_input_dynamic_gear_count returns",
+                values=(None,) if count > _MAX_GEARS_ASKED else None,
             )
         return [_dims("", dims) for dims in self.need().gear_inputs[:real]]
 

@@ -120,6 +120,7 @@ class Graph:
         self.framework = framework
         self.functions: list[dict[str, Any]] = []  # ONNX functions that the source model defines itself
         self.tensors: dict[str, Value] = {}  # names of tensors in the source model, where values are called otherwise
+        self.exact_casts = False  # roundings to lower types are meant, so no engine may leave them out
         self.repeated: list[str] = []  # names that the source model gave to several nodes
         self.nodes: list[Node] = []
         self.outputs: list[Output] = []

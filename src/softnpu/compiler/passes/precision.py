@@ -34,6 +34,7 @@ from softnpu.graph.onnx_def import TENSOR_KIND, make_attribute, make_tensor
 FLOAT, HALF, BF16 = 0, 1, 27
 Types = dict[str, int]  # of values, by name
 HALF_MAX = 65504.0
+_IS_NAN_OPSET = 9
 
 # Name of a mode (both spellings) → which nodes, in which type.
 MODES: dict[str, tuple[str, int]] = {
@@ -104,6 +105,7 @@ class Options:
     custom: Custom = field(default_factory=Custom)
     clip: bool = True  # weights are limited to ±65504 before they become float16
     cube_fp32: bool = True
+    saturate: bool = False  # float16 has neither infinity nor NaN on the chip: they become ±65504 and 0
 
 
 def is_mixed(mode: str) -> bool:
@@ -131,7 +133,8 @@ def apply_options(graph: Graph, options: AtcOptions) -> int:
     lists = read_modify_mixlist(Path(options.modify_mixlist), is_mixed(mode)) if options.modify_mixlist else MixLists()
     custom = read_customize_dtypes(Path(options.customize_dtypes)) if options.customize_dtypes else Custom()
     cube_fp32 = options.chip.get("family", "") not in _NO_CUBE_FP32
-    return apply(graph, mode, Options(keep, lists, custom, bool(options.is_weight_clip), cube_fp32))
+    saturate = not options.chip.get("inf_nan", True)
+    return apply(graph, mode, Options(keep, lists, custom, bool(options.is_weight_clip), cube_fp32, saturate))
 
 
 class _Work:
@@ -249,7 +252,8 @@ class _Work:
             {**op, **{key: [present.get(one, one) for one in op.get(key, ())] for key in ("input", "output")}}
             for op in operators
         ]
-        made += [_cast_op(names[name], names[name], name, dtype) for name, dtype in outputs.items()]
+        for name, dtype in outputs.items():
+            made += self._rounded(names[name], name, dtype)
         shown = [value.name for value in node.outputs]
         if node.source is not None:  # ONNX may leave optional outputs out
             shown = [value.name if old else "" for old, value in zip(node.source.outputs, node.outputs, strict=True)]
@@ -259,6 +263,29 @@ class _Work:
             value.dtype = outputs.get(value.name, value.dtype)
         self.nodes.append(node)
         return True
+
+    def _rounded(self, source: str, target: str, dtype: int) -> list[dict[str, Any]]:
+        """Cast to a lower type, as the chip does it."""
+        opset = self.graph.opsets.get("", ops.NATIVE_OPSET)
+        if not self.options.saturate or dtype != HALF or opset < _IS_NAN_OPSET:
+            return [_cast_op(f"{source}/cast", source, target, dtype)]
+        builder = ops.Builder(opset, self.graph.unique)
+        builder.prefix = source
+        zero = builder.const(np.array(0, np.float32))
+        number = builder.op("Where", builder.op("IsNaN", source), zero, source)
+        limited = builder.clip(number, -HALF_MAX, HALF_MAX)
+        made = [_constant_op(name, Constant.of(array)) for name, array in builder.constants.items()]
+        made += [
+            {
+                "input": list(call.inputs),
+                "output": list(call.outputs),
+                "name": call.outputs[0],
+                "op_type": call.type,
+                "attribute": [make_attribute(key, value) for key, value in call.attrs.items()],
+            }
+            for call in builder.calls
+        ]
+        return [*made, _cast_op(f"{source}/cast", limited, target, dtype)]
 
     def _operators(self, node: Node) -> list[dict[str, Any]] | None:
         """The ONNX operators of a node with the names its values have now; None where it has none."""
@@ -313,6 +340,8 @@ class _Work:
                 )
             made = Value(node.name, dtype, value.shape, value.format, node)
             node.outputs = [made]
+            if constant is None and self.options.saturate and dtype == HALF and value.dtype == FLOAT:
+                node.source = Source(self._rounded(value.name, made.name, dtype), [value.name], [made.name])
             self.nodes.append(node)
             self.first[id(made)] = self._origin(value)
             self.casts[key] = made

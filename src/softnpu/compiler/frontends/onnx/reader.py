@@ -92,6 +92,7 @@ class _Reader:
         made.functions = self.model.get("functions", [])
         made.reserve(_tensor_names(graph))
         self.graph = made
+        self.own = {(one.get("domain", ""), one.get("name", "")) for one in made.functions}
         self._inputs_and_weights(graph)
         self._nodes(graph)
         self._outputs(graph)
@@ -228,6 +229,7 @@ class _Reader:
             word = op.get("op_type", "")
             name = op.get("name") or _free(f"{word}_{index}", taken)
             if name in seen:
+                self.graph.repeated.append(name)
                 name = _free(f"{name}_{index}", taken | seen)
             seen.add(name)
             self._node(op, name, word)
@@ -268,6 +270,13 @@ class _Reader:
         if not domain:
             schema.check(op, name, self.graph.opsets[""])
         attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
+        if domain and domain not in self.graph.opsets and (domain, word) not in self.own:
+            raise AtcError(
+                "E19999",
+                f"The node [{name}] is of the domain [{domain}], for which the model imports no operator set",
+                "opset_import of the model lacks the domain",
+                "export the model again",
+            )
         named = translate(word, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs))
         source = Source(
             [{**op, "name": name}],
