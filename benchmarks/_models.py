@@ -69,7 +69,9 @@ def convert(model: Path, *options: str, name: str = "") -> Path:
     text = io.StringIO()
     try:
         with contextlib.redirect_stdout(text):
-            status = main([f"--model={model}", "--framework=5", f"--output={output}", "--soc_version=Ascend310P3", *options])
+            status = main(
+                [f"--model={model}", "--framework=5", f"--output={output}", "--soc_version=Ascend310P3", *options]
+            )
     finally:
         os.chdir(where)
     if status:

@@ -34,7 +34,11 @@ def _openvino(path: Path, feeds: Feeds) -> Callable[[], Any] | None:
     core = openvino.Core()
     model = core.read_model(str(path))
     model.reshape({name: list(array.shape) for name, array in feeds.items()})
-    compiled = core.compile_model(model, "CPU", {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": THREADS})
+    compiled = core.compile_model(
+        model,
+        "CPU",
+        {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": THREADS},
+    )
     request = compiled.create_infer_request()
     return lambda: request.infer(feeds)
 
@@ -54,7 +58,14 @@ def _compare(name: str, model: Path, feeds: Feeds, *options: str) -> list[Result
         ratio = seconds / times[0]
         counts = word == "onnxruntime" or seconds == best
         rows.append(
-            Result(f"{name}", f"{times[0] * 1e3:.2f} ms", f"{word} {seconds * 1e3:.2f} ms", f"{ratio:.3f}", f"≥ {wishes[word]}" if counts else "–", ratio >= wishes[word] or not counts)
+            Result(
+                f"{name}",
+                f"{times[0] * 1e3:.2f} ms",
+                f"{word} {seconds * 1e3:.2f} ms",
+                f"{ratio:.3f}",
+                f"≥ {wishes[word]}" if counts else "–",
+                ratio >= wishes[word] or not counts,
+            )
         )
     client.close()
     return rows
@@ -82,7 +93,14 @@ def _aipp(name: str, model: Path, size: tuple[int, int], *options: str) -> Resul
     client = Client(convert(model, f"--insert_op_conf={config}", *options, name=f"{model.stem}_aipp"))
     ours, peer = interleaved(client.bind(picture), plain)
     client.close()
-    return Result(f"{name}, uint8 with AIPP", f"{ours * 1e3:.2f} ms", f"NumPy + onnxruntime {peer * 1e3:.2f} ms", f"{peer / ours:.2f}", "≥ 1.2 where preprocessing matters", True)
+    return Result(
+        f"{name}, uint8 with AIPP",
+        f"{ours * 1e3:.2f} ms",
+        f"NumPy + onnxruntime {peer * 1e3:.2f} ms",
+        f"{peer / ours:.2f}",
+        "≥ 1.2 where preprocessing matters",
+        True,
+    )
 
 
 def _overhead() -> Result:
@@ -100,10 +118,19 @@ def _overhead() -> Result:
     session, client = _session(path), Client(convert(path))
     feeds = {"x": np.zeros((1, 16), np.float32)}
     count = 2000
-    ours, peer = interleaved(lambda: [client.execute() for _ in range(count)], lambda: [session.run(None, feeds) for _ in range(count)])
+    ours, peer = interleaved(
+        lambda: [client.execute() for _ in range(count)], lambda: [session.run(None, feeds) for _ in range(count)]
+    )
     client.close()
     ours, peer = ours / count * 1e6, peer / count * 1e6
-    return Result("acl.mdl.execute, one node", f"{ours:.1f} µs", f"session.run {peer:.1f} µs", f"{ours / peer:.2f}", "≤ 30 µs more", ours - peer <= 30)
+    return Result(
+        "acl.mdl.execute, one node",
+        f"{ours:.1f} µs",
+        f"session.run {peer:.1f} µs",
+        f"{ours / peer:.2f}",
+        "≤ 30 µs more",
+        ours - peer <= 30,
+    )
 
 
 def results() -> list[Result]:
@@ -113,12 +140,21 @@ def results() -> list[Result]:
     random = np.random.default_rng(0)
     rows = [_overhead()]
     for batch in (1, 8):
-        rows += _compare(f"ResNet-50, batch {batch}", resnet50(batch), {"actual_input_1": random.random((batch, 3, 224, 224), np.float32)})
+        rows += _compare(
+            f"ResNet-50, batch {batch}",
+            resnet50(batch),
+            {"actual_input_1": random.random((batch, 3, 224, 224), np.float32)},
+        )
     ids = {name: np.ones((1, 128), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     rows += _compare("BERT-base, sequence 128", bert(), ids)
     detector = ocr("det")
     if detector is not None:
-        rows += _compare("PP-OCR det 640 x 640", detector, {"x": random.random((1, 3, 640, 640), np.float32)}, "--input_shape=x:1,3,640,640")
+        rows += _compare(
+            "PP-OCR det 640 x 640",
+            detector,
+            {"x": random.random((1, 3, 640, 640), np.float32)},
+            "--input_shape=x:1,3,640,640",
+        )
         rows.append(_aipp("PP-OCR det 640 x 640", detector, (640, 640), "--input_shape=x:1,3,640,640"))
     rows.append(_aipp("ResNet-50", resnet50(1), (224, 224)))
     acl.finalize()

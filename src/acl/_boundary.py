@@ -36,6 +36,8 @@ BODIES: dict[str, tuple[str, ...]] = {
     "acl.blas": ("blas",),
     "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp", "dump"),
 }
+# Spellings of the guide that the binding does not have: programs typed from it run, `dir()` does not show them.
+MISSPELT = {("acl.mdl", "set_aipp_rbuw_swap_switch"): "set_aipp_rbuv_swap_switch"}
 # Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
 _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})
 _HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
@@ -331,6 +333,8 @@ def refuses(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def attribute(module: str, name: str) -> Any:
     """A function of a face module, built now and kept in the module for the next time."""
+    if (module, name) in MISSPELT:
+        return attribute(module, MISSPELT[module, name])
     row = rows_of(module).get(name)
     if row is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

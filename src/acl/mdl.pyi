@@ -138,8 +138,6 @@ def set_aipp_csc_params(aipp: int, switch: int, r0c0: int, r0c1: int, r0c2: int,
     """Set the matrix and the biases of the colour conversion."""
 def set_aipp_rbuv_swap_switch(aipp: int, switch: int, /) -> int:
     """Turn the swap of R and B, or U and V, on (1) or off (0)."""
-def set_aipp_rbuw_swap_switch(aipp: int, switch: int, /) -> int:
-    """Turn the swap of R and B, or U and V, on (1) or off (0)."""
 def set_aipp_ax_swap_switch(aipp: int, switch: int, /) -> int:
     """Turn the move of the alpha channel to the front on (1) or off (0)."""
 def set_aipp_src_image_size(aipp: int, width: int, height: int, /) -> int:

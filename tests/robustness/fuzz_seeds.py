@@ -229,7 +229,7 @@ def desc(shape: list[int], kind: str = "float") -> dict[str, Any]:
 
 
 SINGLE = [
-    {"op": "Add", "input_desc": [desc([3, 3], "int32")] * 2, "output_desc": [desc([3, 3], "int32")]},
+    {"op": "Add", "name": "a", "input_desc": [desc([3, 3], "int32")] * 2, "output_desc": [desc([3, 3], "int32")]},
     {
         "op": "SoftmaxV2",
         "input_desc": [desc([-1, 8]) | {"shape_range": [[1, 4]]}],

@@ -16,6 +16,7 @@ import pytest
 
 import acl
 from softnpu.base.errors import NpuError
+from softnpu.compiler import singleop
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.graph import container, digest, runtime_info
@@ -156,6 +157,13 @@ def test_operators_with_too_few_or_too_many_inputs_are_refused(tmp_path: Path) -
         del made.graph.node[0].input[:]
         made.graph.node[0].input.extend(wrong)
         assert refused(made.SerializeToString(), tmp_path) == "E14001"
+
+
+def test_single_operators_with_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ops.json").write_text(json.dumps([fuzz_seeds.SINGLE[0]] * 2), encoding="utf-8")
+    with pytest.raises(AtcError) as caught:
+        singleop.read(tmp_path / "ops.json")
+    assert caught.value.code == "E10023"
 
 
 def test_weights_with_a_hundred_dims_are_refused(tmp_path: Path) -> None:

@@ -29,10 +29,6 @@ def set_aipp_rbuv_swap_switch(aipp: AippSet, switch: int) -> None:
     aipp.set_rbuv_swap(switch)
 
 
-def set_aipp_rbuw_swap_switch(aipp: AippSet, switch: int) -> None:
-    aipp.set_rbuv_swap(switch)
-
-
 def set_aipp_ax_swap_switch(aipp: AippSet, switch: int) -> None:
     aipp.set_ax_swap(switch)
 

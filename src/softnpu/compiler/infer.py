@@ -91,7 +91,7 @@ def encode_model(
 
 def ir_version(opset: int) -> int:
     """The smallest version of the file format that an opset may stand in."""
-    steps = ((24, 13), (23, 11), (21, 10), (19, 9), (15, 8), (13, 7), (11, 6), (10, 5), (9, 4))
+    steps = ((24, 13), (23, 11), (21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5), (9, 4))
     return max(next((version for low, version in steps if opset >= low), 3), 4)
 
 

@@ -51,7 +51,14 @@ def read(path: Path) -> list[SingleOp]:
     rows = [found] if isinstance(found, dict) else found
     if not isinstance(rows, list) or not rows:
         raise error("E10023", name="file", value=type(found).__name__, reason="it must be a list of operators")
-    return [_operator(row, index) for index, row in enumerate(rows)]
+    described = [_operator(row, index) for index, row in enumerate(rows)]
+    seen: set[str] = set()
+    for index, one in enumerate(described):
+        word = one.file_name(index)
+        if word in seen:
+            raise error("E10023", name="name", value=one.name, reason=f"operators before {index} make {word} already")
+        seen.add(word)
+    return described
 
 
 def _operator(row: Any, index: int) -> SingleOp:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from softnpu.base import aipp_block
+from softnpu.base.aipp import FORMATS
 from softnpu.base.dtypes import element_size
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
@@ -106,15 +107,11 @@ class Binder:
         for index, info in enumerate(self.info.inputs):
             desc = inputs.descs.get(index)
             if self._aipp(index) == STATIC:  # the memory of the picture, which is not what get_input_dims shows
-                found.append(tuple(info.dims_v2))
+                found.append(self._source(index, info, desc))
                 continue
             if info.ranges and _unknown(info.dims):
                 if desc is None:
-                    raise NpuError(
-                        codes.INVALID_PARAM,
-                        f"input {index} ({info.name}) has the dims {info.dims}; the run needs to know the real ones",
-                        "call acl.mdl.set_dataset_tensor_desc(dataset, desc, index) with the shape of this run",
-                    )
+                    raise _no_dims(index, info)
                 found.append(_in_range(index, info, tuple(desc.dims)))
             else:
                 if desc is not None and self.ranged and tuple(desc.dims) != tuple(info.dims):
@@ -145,6 +142,8 @@ class Binder:
                 continue
             buffer = inputs.buffers[index]
             kind = self._aipp(index)
+            if kind == PARAMETERS:
+                self._need_parameters(ready, info, buffer)
             if kind == PICTURE:
                 shape, address = self._picture(ready, index, info, buffer)
             elif kind == PARAMETERS and self.info.gear_kind == "batch" and gear is not None:
@@ -174,6 +173,15 @@ class Binder:
             raise _short("input", index, info, need, buffer.size)
         return self._padded(ready, buffer, need)
 
+    def _source(self, index: int, info: TensorInfo, desc: TensorDesc | None) -> Shape:
+        """The memory of a picture with static AIPP; where a range leaves its size open, the description says it as NHWC."""
+        if not _unknown(info.dims_v2):
+            return tuple(info.dims_v2)
+        if desc is None or len(desc.dims) != 4:
+            raise _no_dims(index, info)
+        code = int(self.info.extra["aipp"][info.name]["info"]["inputFormat"])
+        return _in_range(index, info, FORMATS[code].memory_dims(*desc.dims[:3]))
+
     def _aipp(self, index: int) -> int:
         """aclmdlInputAippType of an input."""
         found = self.info.extra.get("aipp", {}).get(self.info.inputs[index].name, {})
@@ -188,6 +196,22 @@ class Binder:
         self._memory().reach(buffer.address, buffer.size, False)
         ready.reach.append((buffer.address, buffer.size, False))
         return (buffer.size,), buffer.address
+
+    def _need_parameters(self, ready: Ready, info: TensorInfo, buffer: DataBuffer) -> None:
+        """Before each run: the block of dynamic AIPP must have been written."""
+        if not buffer.address or buffer.size <= aipp_block.BATCH_PLACE:
+            return  # told by the check of its size
+        head = self._memory().view(buffer.address, (aipp_block.BATCH_PLACE + 1,), np.dtype(np.uint8))
+
+        def check() -> None:
+            if not head[aipp_block.BATCH_PLACE]:
+                raise NpuError(
+                    codes.GE_AIPP_BATCH_EMPTY,
+                    f"the AIPP parameters in the input {info.name} were never set",
+                    "call acl.mdl.set_input_aipp (or set_aipp_by_input_index) before the model runs",
+                )
+
+        ready.before.append(check)
 
     def _parameters(self, ready: Ready, info: TensorInfo, buffer: DataBuffer, batch: int) -> tuple[Shape, int]:
         """The parameters of dynamic AIPP for the pictures of a batch gear, out of those for the largest."""
@@ -314,6 +338,14 @@ def _bytes(dtype: int, shape: Shape) -> int:
     return math.prod(shape) * element_size(dtype)
 
 
+def _no_dims(index: int, info: TensorInfo) -> NpuError:
+    return NpuError(
+        codes.INVALID_PARAM,
+        f"input {index} ({info.name}) has the dims {info.dims}; the run needs to know the real ones",
+        "call acl.mdl.set_dataset_tensor_desc(dataset, desc, index) with the shape of this run",
+    )
+
+
 def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
     fits = len(dims) == len(info.dims) and all(
         dim >= 0 and low <= dim and (high < 0 or dim <= high)
@@ -329,8 +361,9 @@ def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
 
 
 def _short(word: str, index: int, info: TensorInfo, need: int, size: int) -> NpuError:
+    hint = f"; acl.mdl.get_{word}_size_by_index tells the size" if info.size else ""
     return NpuError(
         codes.GE_PARAM_INVALID,
         f"{word} {index} ({info.name}) needs {need} bytes, its data buffer has {size}",
-        f"allocate at least {need} bytes; acl.mdl.get_{word}_size_by_index tells the size",
+        f"allocate at least {need} bytes{hint}",
     )

@@ -6,6 +6,7 @@ writer of a file may know more fields than we do.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -32,6 +33,12 @@ _RANGES = {
     "enum": (-(1 << 31), (1 << 31) - 1),
 }
 _CLOSING = {"{": "}", "<": ">"}
+
+
+@functools.cache
+def _entry(known: Field) -> Message:
+    """The message that an entry of a map is."""
+    return Message("Entry").add(key=(1, "string"), value=(2, known.message))
 
 
 class TextError(ValueError):
@@ -117,6 +124,10 @@ class _Parser:
             if known is not None and known.kind not in ("message", "map"):
                 raise self.error(f"{known.name} is a {known.kind} and not a message")
             self.advance()
+            if known is not None and known.kind == "map":
+                entry = self.message(_entry(known), closing, depth + 1)
+                found.setdefault(known.name, {})[entry.get("key", "")] = entry.get("value", {})
+                return
             value: Any = self.message(known.message if known is not None else None, closing, depth + 1)
         else:
             if known is not None and known.kind in ("message", "map"):

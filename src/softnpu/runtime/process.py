@@ -56,7 +56,9 @@ class Process:
         self.execute_timeout_us = 0
         self.device_limits = dict(_DEVICE_LIMITS)
         self.extra: dict[str, Any] = {}
-        self.sweepers: list[Callable[[Device], None]] = []  # who holds memory of a device without addresses, e.g. models
+        self.sweepers: list[
+            Callable[[Device], None]
+        ] = []  # who holds memory of a device without addresses, e.g. models
         self.leak_reporters: list[Callable[[Device | None], list[str]]] = []  # lines about what was never given back
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()

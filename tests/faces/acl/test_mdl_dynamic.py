@@ -360,9 +360,6 @@ def test_values_decide_the_shape(count: int) -> None:
     np.testing.assert_array_equal(negative.get(np.float32, 3, 4), -x)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the engine's binding insists on the shape of the run before (engines/onnxruntime.py)"
-)
 def test_the_shape_changes_between_runs_with_the_same_buffers() -> None:
     number = load("found")
     given, where, negative = Memory(48), Memory(512), Memory(48)

@@ -309,7 +309,6 @@ def test_constant_nodes_of_integers(attrs: dict[str, Any], shape: Any, tmp_path:
     assert node is not None and node.type == "Const" and node.data is not None and node.data.dtype == 9
 
 
-@pytest.mark.xfail(strict=True, reason="a Constant that stays an operator is named Const and never lowered (reader.py)")
 def test_a_sparse_constant_is_computed(tmp_path: Path) -> None:
     values = numpy_helper.from_array(np.float32([2, 4]), "v")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([0, 2], np.int64), "i"), [3])

@@ -98,7 +98,6 @@ def test_maps_are_read_by_google() -> None:
     assert dict(found.items()) == {"one": 1.5, 'two "x"': "z", "é": True}
 
 
-@pytest.mark.xfail(strict=True, reason="the parser reads the entry of a map as its value (graph/text.py)")
 def test_maps_are_read_by_us() -> None:
     rows = {"one": {"number_value": 1.5}, "two": {"string_value": "z"}}
     assert parse(STRUCT, render(STRUCT, {"fields": rows})) == {"fields": rows}

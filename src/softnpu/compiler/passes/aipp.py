@@ -6,7 +6,7 @@ rest of the graph does not change. `graph/aipp.py` finds the nodes again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +124,11 @@ def _insert_static(graph: Graph, picture: _Picture, params: AippParams, index: i
     rows, columns = params.src_h or -1, params.src_w or -1
     source = params.format.memory_dims(picture.n, rows, columns)
     attrs = {"aipp": params.to_json(), **_model_attrs(picture, params.channels)}
-    _put(graph, picture, Node(graph.unique(name), aipp.STATIC, attrs=attrs, input_names=["images"]), source)
+
+    def rows_of(height: int) -> int:
+        return params.format.memory_dims(1, height, 1)[1]
+
+    _put(graph, picture, Node(graph.unique(name), aipp.STATIC, attrs=attrs, input_names=["images"]), source, rows_of)
     picture.data.attrs["aipp_format"] = params.input_format
     picture.data.attrs["aipp_dims"] = aipp.input_dims(params.input_format, picture.n, rows, columns)
 
@@ -224,12 +228,14 @@ def _model_attrs(picture: _Picture, channels: int) -> dict[str, Any]:
     return {"model_dtype": value.dtype, "model_format": picture.layout, "model_shape": shape}
 
 
-def _put(graph: Graph, picture: _Picture, node: Node, source: Shape) -> None:
+def _put(
+    graph: Graph, picture: _Picture, node: Node, source: Shape, rows: Callable[[int], int] = lambda height: height
+) -> None:
     """Put a node behind a Data: its output is the Data's old value, the Data gets a new one with its old name."""
     data, old = picture.data, picture.data.output
     new = Value(old.name, UINT8, source, NHWC)
     new.words = _words(old.words, picture, source)
-    new.ranges = _ranges(old.ranges, picture, source)
+    new.ranges = _ranges(old.ranges, picture, source, rows)
     old.name, old.words, old.ranges = node.name, (), ()
     data.outputs, new.producer = [new], data
     node.inputs, node.outputs, old.producer = [new], [old], node
@@ -244,11 +250,16 @@ def _words(words: tuple[str, ...], picture: _Picture, source: Shape) -> tuple[st
     return words[0], "", wide if source[2] < 0 else "", ""
 
 
-def _ranges(ranges: tuple[tuple[int, int], ...], picture: _Picture, source: Shape) -> tuple[tuple[int, int], ...]:
-    """Sizes that are open in memory: the batch's own, any number of rows and columns."""
+def _ranges(
+    ranges: tuple[tuple[int, int], ...], picture: _Picture, source: Shape, rows: Callable[[int], int]
+) -> tuple[tuple[int, int], ...]:
+    """Sizes that are open in memory: those of the batch, of the rows that a height takes there, of the width."""
     if not ranges:
         return ()
-    return tuple((dim, dim) if dim >= 0 else (ranges[0] if place == 0 else (1, -1)) for place, dim in enumerate(source))
+    high, wide = (ranges[1], ranges[2]) if picture.layout == NHWC else (ranges[2], ranges[3])
+    low, most = (one if one < 0 else rows(one) for one in high)
+    mine = (ranges[0], (low, most), wide, (1, -1))
+    return tuple((dim, dim) if dim >= 0 else mine[place] for place, dim in enumerate(source))
 
 
 # ---- what programs see -----------------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ class _OrtPlan(Plan):
         threads = crowd.enter()
         try:
             self._last = function, binding = self._bound.get(threads) or self._bind(threads)
+            for index in self._open:  # else the session insists on the shape of the run before
+                binding.bind_output(self._outputs[index].name, "cpu")
             function(binding)
         finally:
             crowd.leave()

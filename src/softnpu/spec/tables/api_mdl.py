@@ -71,7 +71,6 @@ ROWS: dict[str, tuple[Any, ...]] = {
     'set_aipp_input_format': ('aipp: aipp, format: i32', 'ret', 'AIPP', 0, '', 'Set the format of the source picture.'),
     'set_aipp_csc_params': ('aipp: aipp, switch: u8, r0c0: i16, r0c1: i16, r0c2: i16, r1c0: i16, r1c1: i16, r1c2: i16, r2c0: i16, r2c1: i16, r2c2: i16, out_bias0: u8, out_bias1: u8, out_bias2: u8, in_bias0: u8, in_bias1: u8, in_bias2: u8', 'ret', 'AIPP', 0, '', 'Set the matrix and the biases of the colour conversion.'),
     'set_aipp_rbuv_swap_switch': ('aipp: aipp, switch: u8', 'ret', 'AIPP', 0, '', 'Turn the swap of R and B, or U and V, on (1) or off (0).'),
-    'set_aipp_rbuw_swap_switch': ('aipp: aipp, switch: u8', 'ret', 'AIPP', 0, '', 'Turn the swap of R and B, or U and V, on (1) or off (0).'),
     'set_aipp_ax_swap_switch': ('aipp: aipp, switch: u8', 'ret', 'AIPP', 0, '', 'Turn the move of the alpha channel to the front on (1) or off (0).'),
     'set_aipp_src_image_size': ('aipp: aipp, width: i32, height: i32', 'ret', 'AIPP', 0, '', 'Set the size of the source picture.'),
     'set_aipp_crop_params': ('aipp: aipp, switch: u8, start_w: i32, start_h: i32, size_w: i32, size_h: i32, batch_index: u64', 'ret', 'AIPP', 0, '', 'Set the crop rectangle of one picture of the batch.'),

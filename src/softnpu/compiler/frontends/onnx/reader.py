@@ -283,8 +283,9 @@ class _Reader:
             names,
             [value.name if one else "" for one, value in zip(op.get("output", ()), outputs, strict=True)],
         )
+        kind = "Constant" if named.type == "Const" else named.type  # a Const holds its content, this one computes it
         node = Node(
-            name, named.type, inputs, outputs, named.attrs, source=source, origin=[name], input_names=named.input_names
+            name, kind, inputs, outputs, named.attrs, source=source, origin=[name], input_names=named.input_names
         )
         self.graph.add(node)
 
