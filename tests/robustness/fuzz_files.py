@@ -31,12 +31,6 @@ LIMIT_BYTES = 1536 << 20  # growth of a worker beyond what it has when it is rea
 KINDS = {  # how many of 100 files; a forged program is made on demand only, since nothing stands between it and the engine
     "onnx": 24, "om": 24, "caffe": 12, "tensorflow": 8, "singleop": 8, "aipp": 6, "config": 6, "acl_json": 4, "option": 6, "om_look": 2,
 }  # fmt: skip
-# Defects outside of the readers that are known and wait for their repair: text of a finding → where.
-KNOWN = {
-    "struct.error: argument out of range": "compiler/build.py: _refuse_sizes does not look at gears",
-    "array is too big": "compiler/gears.py: output_shapes runs the model with inputs of any size",
-    "in explain": "compiler/engine_check.py: explain searches long messages in quadratic time",
-}
 
 
 @dataclass
@@ -46,7 +40,6 @@ class Report:
     count: int = 0
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     findings: list[str] = field(default_factory=list)
-    known: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
 def kind_of(number: int, wanted: str) -> str:
@@ -264,11 +257,7 @@ def _look(worker: Worker, report: Report) -> Worker | None:
 
 def _note(worker: Worker, report: Report, word: str, text: str) -> None:
     finding = f"{word} in {worker.what}, file {worker.number}: {text}"
-    where = next((place for sign, place in KNOWN.items() if sign in finding), "")
-    if where:
-        report.known[where] += 1
-    else:
-        report.findings.append(finding)
+    report.findings.append(finding)
     if word != "defect":  # a living worker has done it itself
         options = argparse.Namespace(**vars(worker.options), room=worker.room)
         put_aside(options, worker.what, worker.number, f"{word}\n{text}")
@@ -296,8 +285,6 @@ def main() -> int:
         print(f"{times:7d}  {answer}")
     for finding in report.findings:
         print(f"\n---- {finding}")
-    for where, times in report.known.items():
-        print(f"{times:7d}  known: {where}")
     print(f"\n{report.count} files, {len(report.findings)} findings")
     return bool(report.findings)
 

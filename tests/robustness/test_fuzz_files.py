@@ -32,7 +32,7 @@ def problems(report: fuzz_files.Report) -> str:
 def test_hostile_files() -> None:
     report = fuzz_files.run(seed=20, count=SHORT)
     assert not report.findings, problems(report)
-    assert report.answers.total() + report.known.total() == SHORT
+    assert report.answers.total() == SHORT
     seen = {answer.partition(":")[0] for answer in report.answers}
     assert seen == set(fuzz_files.KINDS)
     assert report.answers["om: load 145006"] > 100  # most damage is noticed before anything runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from softnpu.graph.ir import Graph, Node, Value
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
 STRING, INT4 = 13, 29
+_LARGEST_GEAR = 1 << 33  # elements
 _FORMATS = {"NCHW": NCHW, "NHWC": NHWC, "ND": ND, "NCDHW": NCDHW, "NDHWC": NDHWC}
 _RANKS = {NCHW: 4, NHWC: 4, NCDHW: 5, NDHWC: 5}
 Progress = Callable[[str, float], None]
@@ -149,6 +151,7 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
     data = graph.inputs
     static_gears = wanted.gears
     cases = [gears.input_shapes(graph, static_gears.kind, gear) for gear in static_gears.values] if static_gears else []
+    _refuse_gears(cases)
     engine: list[str | None] = []
     for node in data:
         value = node.output
@@ -198,6 +201,19 @@ def _refuse_sizes(graph: Graph) -> None:
                 "a tensor of this size cannot exist",
                 "check --input_shape and the shapes of the model",
             )
+
+
+def _refuse_gears(cases: list[dict[str, tuple[int, ...]]]) -> None:
+    """Gears that make inputs which no machine can hold."""
+    for case in cases:
+        for name, shape in case.items():
+            if _prod(shape) >= _LARGEST_GEAR:
+                raise AtcError(
+                    "E10013",
+                    f"The input [{name}] with the dims {list(shape)} of a gear is out of range",
+                    "a tensor of this size cannot be made",
+                    "use smaller gears",
+                )
 
 
 def _open_ranges(value: Value, geared: bool) -> list[tuple[int, int]]:
@@ -281,13 +297,13 @@ def output_path(options: Options) -> Path:
 
 def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bool) -> None:
     """Write the model under a temporary name, let the engine look at it, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.tmp.om")
     folder = path.parent / "weight"
     weights = folder / f".{path.stem}.{os.getpid()}.tmp" if options.external_weight else None
     name = f"{path.stem}_weight_combined"
-    fresh = weights is not None and not folder.exists()
+    fresh = weights is not None and not os.path.exists(folder)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         if weights is not None:
             folder.mkdir(exist_ok=True)
         programs, info.extra["steps"] = programs_of(graph)
@@ -305,11 +321,12 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
             "check --output",
         ) from error
     finally:
-        part.unlink(missing_ok=True)
-        if weights is not None:
-            weights.unlink(missing_ok=True)
-            if fresh and not any(folder.iterdir()):
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # names that cannot exist
+            part.unlink(missing_ok=True)
+            if weights is not None:
+                weights.unlink(missing_ok=True)
+                if fresh and not any(folder.iterdir()):
+                    folder.rmdir()
 
 
 def _attributes(graph: Graph, options: Options) -> dict[str, Any]:

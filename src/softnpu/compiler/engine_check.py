@@ -134,7 +134,7 @@ def check(path: Path, weights: Path | None = None) -> None:
 
 def explain(error: Exception) -> AtcError:
     """The engine's refusal in atc's words."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error)[:8000].split())[:4000]
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
     missing = _NO_KERNEL.search(text)
     if missing:

@@ -168,6 +168,11 @@ def _check_output(path: str, name: str = "output", suffix: str = ".om") -> None:
     for size, limit in ((len(os.fsencode(base + suffix)), _NAME_BYTES), (len(os.fsencode(path + suffix)), _PATH_BYTES)):
         if size > limit:
             raise error("E10021", parameter=name, size=size, limit=limit)
+    try:
+        os.path.abspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "replace").decode()
+        raise error("E10001", parameter=name, value=shown, reason="the path is not UTF-8; choose another") from None
     _check_folder(os.path.dirname(os.path.abspath(path)), path, name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class Om:
     @classmethod
     def open(cls, path: Path) -> Om:
         """Map a file; a missing, unreadable or empty one is code 145002."""
-        if path.is_dir():
+        if os.path.isdir(path):
             raise NpuError(
                 codes.GE_EXEC_MODEL_PATH_INVALID,
                 f"the model file {str(path)!r} is a folder",

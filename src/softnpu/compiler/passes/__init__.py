@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from softnpu.compiler.fusion import FusionReport, Switches
 from softnpu.compiler.passes import (
     cast_cast,
@@ -56,7 +58,8 @@ ORDER: tuple[Pass, ...] = (
 def run(graph: Graph, switches: Switches, report: FusionReport) -> None:
     """Run every pass that is switched on, and drop what nobody needs any more before and after."""
     graph.sweep()
-    for one in ORDER:
-        if one.GROUP in report.groups and switches.on(one.NAME, one.GROUP):
-            report.count(one.NAME, one.GROUP, *one.run(graph))
+    with np.errstate(all="ignore"):  # weights may hold infinity or NaN; then the results do, too
+        for one in ORDER:
+            if one.GROUP in report.groups and switches.on(one.NAME, one.GROUP):
+                report.count(one.NAME, one.GROUP, *one.run(graph))
     graph.sweep()
