@@ -20,11 +20,13 @@ class Result:
     good: bool
 
 
-def interleaved(*functions: Callable[[], None], rounds: int = 9) -> list[float]:
-    """Median seconds of each function, measured in turns so that a noisy moment hits all of them."""
+def interleaved(*functions: Callable[[], None], rounds: int = 9, pause: float = 0.0) -> list[float]:
+    """Median seconds of each function, measured in turns so that a noisy moment hits all of them; the pause before each
+    lets threads of the one before fall asleep (engines spin for a while)."""
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, kept in zip(functions, times, strict=True):
+            time.sleep(pause)
             start = time.perf_counter()
             function()
             kept.append(time.perf_counter() - start)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _models import Client, bert, convert, ocr, resnet50
+from _models import Client, bert, convert, folder, ocr, resnet50
 from _tools import Result, interleaved
 
 import acl
@@ -50,7 +50,7 @@ def _compare(name: str, model: Path, feeds: Feeds, *options: str) -> list[Result
     other = _openvino(model, feeds)
     if other is not None:
         peers["openvino"] = other
-    times = interleaved(ours, *peers.values())
+    times = interleaved(ours, *peers.values(), rounds=15, pause=0.1)
     rows = []
     wishes = {"onnxruntime": 0.98, "openvino": 0.97}
     best = min(times[1:])
@@ -73,9 +73,6 @@ def _compare(name: str, model: Path, feeds: Feeds, *options: str) -> list[Result
 
 def _aipp(name: str, model: Path, size: tuple[int, int], *options: str) -> Result:
     """uint8 pictures with static AIPP against NumPy preprocessing and onnxruntime."""
-    config = model.parent / "bench_aipp.cfg" if os.access(model.parent, os.W_OK) else Path("bench_aipp.cfg")
-    from _models import folder
-
     config = folder() / "bench_aipp.cfg"
     config.write_text(
         "aipp_op { aipp_mode: static input_format: RGB888_U8 "
@@ -91,7 +88,7 @@ def _aipp(name: str, model: Path, size: tuple[int, int], *options: str) -> Resul
         session.run(None, {input_name: np.ascontiguousarray(data.transpose(0, 3, 1, 2))})
 
     client = Client(convert(model, f"--insert_op_conf={config}", *options, name=f"{model.stem}_aipp"))
-    ours, peer = interleaved(client.bind(picture), plain)
+    ours, peer = interleaved(client.bind(picture), plain, rounds=15, pause=0.1)
     client.close()
     return Result(
         f"{name}, uint8 with AIPP",
@@ -106,7 +103,6 @@ def _aipp(name: str, model: Path, size: tuple[int, int], *options: str) -> Resul
 def _overhead() -> Result:
     """What a call costs beside the engine: a model with one node."""
     import onnx
-    from _models import folder
     from onnx import TensorProto, helper
 
     path = folder() / "relu.onnx"

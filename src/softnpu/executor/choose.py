@@ -138,7 +138,7 @@ def _measure(path: Path) -> str:
             env=config.child_environment(),
         )
         times = json.loads(done.stdout.strip().splitlines()[-1])
-        faster = times.get("openvino", math.inf) < _MARGIN * times["onnxruntime"]
+        faster = times.get("openvino", math.inf) < _MARGIN * times.get("onnxruntime", 0.0)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, IndexError) as error:
         log().write(WARNING, f"the engines could not be measured: {error}", "GE", "load")
         return "onnxruntime"
