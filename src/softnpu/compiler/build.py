@@ -156,7 +156,7 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
     for node in data:
         value = node.output
         mine = [case[node.name] for case in cases if node.name in case]
-        tensor = TensorInfo(value.name, value.dtype, value.format, list(value.shape or []), _input_size(value, mine))
+        tensor = TensorInfo(node.name, value.dtype, value.format, list(value.shape or []), _input_size(value, mine))
         tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
         aipp.describe_input(graph, node, tensor, info.extra, mine)
         info.inputs.append(tensor)

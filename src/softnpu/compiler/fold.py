@@ -18,6 +18,9 @@ from softnpu.graph.onnx_def import attributes_of
 
 _MAX_ROUNDS = 12
 _LARGE_BYTES = 1 << 20  # a result above this must not be larger than what it is made of
+_GROWING = frozenset(
+    {"ConstantOfShape", "Range", "Expand", "Tile", "Resize", "Upsample", "OneHot", "EyeLike", "Pad"}
+)  # small inputs may make large results
 _KEPT = frozenset(
     {
         "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout",
@@ -42,9 +45,11 @@ def fold(graph: Graph, known: bool = False) -> int:
 
 
 def _word(node: Node) -> str:
-    if node.source is not None and len(node.source.ops) == 1:
-        return str(node.source.ops[0].get("op_type", ""))
-    return ""
+    """The ONNX operator that a node is; "" for several, and for those of other domains."""
+    if node.source is None or len(node.source.ops) != 1:
+        return ""
+    op = node.source.ops[0]
+    return str(op.get("op_type", "")) if op.get("domain", "") in ("", "ai.onnx") else ""
 
 
 def _become_const(node: Node, constant: Constant) -> None:
@@ -105,15 +110,9 @@ def _foldable(node: Node) -> bool:
         if not numpy_name(value.dtype) or value.dtype == 13:
             return False
         size += value.bytes()
-    if not all(value.static for value in node.outputs) and _word(node) in (
-        "ConstantOfShape",
-        "Range",
-        "Expand",
-        "Tile",
-        "NonZero",
-    ):
-        return True  # cheap to find out; the limit is checked on the result
     taken = sum(value.bytes() for value in node.inputs if value is not None)
+    if not all(value.static for value in node.outputs):  # once its shape input is folded, a later round knows the size
+        return _word(node) not in _GROWING and taken <= _LARGE_BYTES
     return size <= _LARGE_BYTES or size <= taken
 
 

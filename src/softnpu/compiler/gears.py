@@ -86,5 +86,7 @@ def _known(graph: Graph) -> tuple[list[Value], list[Value]]:
 
 
 def _given(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
+    """Shapes of the inputs by the names that their values have."""
     features = _features(graph)
-    return {features[name].name if name in features else name: shape for name, shape in case.items()}
+    values = {node.name: features.get(node.name, node.output) for node in graph.inputs}
+    return {values[name].name: shape for name, shape in case.items()}

@@ -282,6 +282,8 @@ def _take_fp16(graph: Graph, node: Node, packed: bool) -> None:
         return
     graph.replace(value, steps[-1].output)
     steps[0].inputs = [value]
+    # Bodies inside operators know the input by its name, so the name goes to what they shall get.
+    value.name, steps[-1].output.name = steps[-1].output.name, value.name
     place = graph.nodes.index(node) + 1
     for step in steps:
         for made in step.outputs:

@@ -48,7 +48,7 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
     if nodewise or config.engine() == "nodewise":
         return _guarded(lambda: NodewiseEngine(source, info, programs))
     place = source.weights_place() if source.path is not None else None
-    kept = weights if place is None and len(weights) else None  # the bytes of a model in memory are our own copy
+    kept = weights if len(weights) else None  # a view of the mapped file, or of our own copy of a model in memory
     steps = info.extra.get("steps")
     if not steps:
         return _single(source, info, programs[0], place, kept)
@@ -121,13 +121,14 @@ def _seconds(engine: Engine, info: ModelInfo) -> float:
     try:
         case = Case(engine, info)
         return min(case.once() for _ in range(2))
-    except Exception:  # inputs of ones may be wrong for a model; then it is not worth a measurement
+    except Exception as error:  # made-up inputs may be wrong for a model; then there is nothing to measure
+        log().write(INFO, f"the engines are not measured: {' '.join(str(error).split())[:200]}", "GE", "load")
         return 0.0
 
 
 def _measure(path: Path) -> str:
     """The faster engine, found in a process of its own."""
-    command = [sys.executable, "-m", "softnpu.executor.measure", str(path)]
+    command = [sys.executable, "-P", "-m", "softnpu.executor.measure", str(path.resolve())]
     try:
         done = subprocess.run(
             command,
@@ -179,11 +180,13 @@ def _remember(program: StoredProgram, word: str) -> None:
 def _check_self_contained(program: StoredProgram) -> None:
     """A program names weights by its table only; a message that points to another file is not ours."""
     for part, table in ((program.graph, GRAPH), (program.model, RAW_MODEL)):
-        if b"location" in bytes(part):
+        if b"location" in bytes(part) or part is program.model:
             try:
                 message = decode(table, part)
             except WireError as error:
                 raise damaged(f"its program cannot be read ({error})") from error
+            if "graph" in message and part is program.model:
+                raise damaged("its program holds a second graph")
             if _points_outside(message):
                 raise damaged("its program names a file outside of the model")
 

@@ -6,14 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import WARNING, log
 
 PRIORITY, LOAD_TYPE, PATH, MEM_ADDR, MEM_SIZE, WEIGHT_ADDR, WEIGHT_SIZE, WORK_ADDR, WORK_SIZE = range(9)
 FROM_FILE, FROM_FILE_WITH_MEM, FROM_MEM, FROM_MEM_WITH_MEM, FROM_FILE_WITH_Q, FROM_MEM_WITH_Q = range(1, 7)
-_POINTERS = frozenset({3, 5, 7, 10, 12, 14})
 _STRINGS = frozenset({2, 14})
 _ATTRS = range(29)
 _M64 = (1 << 64) - 1
 _MAX_PRIORITY = 7
+
+
+def _no_effect(word: str, attr: int) -> None:
+    log().write(
+        WARNING, f"option {attr} of a {word} configuration is kept and has no effect here", "ASCENDCL", "set_config_opt"
+    )
 
 
 @dataclass
@@ -50,6 +56,8 @@ class LoadConfig:
                 f"load type {value} is not known",
                 "use 1 (file), 2 (file with memory), 3 (memory), 4 (memory with memory)",
             )
+        if attr == PRIORITY or attr > WORK_SIZE:
+            _no_effect("load", attr)
         self.values[attr] = value & _M64
 
     def resolve(self) -> tuple[str, str, tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -107,6 +115,8 @@ class ExecConfig:
                 f"a timeout of {value} ms is not possible",
                 "use -1 to wait for ever, or a positive number",
             )
+        if attr:
+            _no_effect("run", attr)
         self.values[attr] = value
 
     @property

@@ -39,7 +39,7 @@ def measure(path: Path) -> dict[str, float]:
     except Exception as error:
         print(f"openvino: {error}", file=sys.stderr)
         return {}
-    first = Case(OrtEngine(program, place, None), info)
+    first = Case(OrtEngine(program, place, source.all_weights()), info)
     times["onnxruntime"] = first.median()
     if not first.agrees(second):
         print("openvino: its numbers differ", file=sys.stderr)

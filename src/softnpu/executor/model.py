@@ -73,10 +73,6 @@ class Model:
                 self._plans.clear()
             if lasting:
                 self._plans[key] = ready
-        else:
-            memory = self._memory()
-            for address, size, write in ready.reach:
-                memory.reach(address, size, write)
         return ready
 
     @instrument.telling
@@ -89,10 +85,13 @@ class Model:
         plan = ready.plan
         assert plan is not None
         board, slot = self.context.device.board_slot()
+        memory = self._memory()
         start = time.monotonic_ns() if bus.listeners else 0
         with ready.lock:
             board.task_started(slot)
             try:
+                for address, size, write in ready.reach:  # the program may have freed something since
+                    memory.reach(address, size, write)
                 for step in ready.before:
                     step()
                 try:

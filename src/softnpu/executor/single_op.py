@@ -45,7 +45,9 @@ class OpModel:
         found = self._models.get(context.device.index)
         if found is None:
             with self._lock:
-                found = self._models.setdefault(context.device.index, Model(self.source, context))
+                found = self._models.get(context.device.index)
+                if found is None:
+                    found = self._models[context.device.index] = Model(self.source, context)
         return found
 
 

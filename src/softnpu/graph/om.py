@@ -159,17 +159,22 @@ class Om:
     def weights_place(self) -> tuple[Path, str, int]:
         """The file that holds the weights of a model that was read from one: folder, name, offset in it."""
         assert self.path is not None
-        name = self.head().get("softnpu_weight_file", "")
+        name = self._weight_file()
         path = self.path.resolve()
         if not name:
             return path.parent, path.name, self.weights_offset()
-        if "/" in name or name in (".", ".."):
-            raise damaged(f"it names the impossible weight file {name!r}")
         return path.parent / "weight", name, 0
+
+    def _weight_file(self) -> str:
+        """The name of the file beside the model that holds its weights; "" when they are inside."""
+        name = self.head().get("softnpu_weight_file", "")
+        if not isinstance(name, str) or "/" in name or name in (".", "..") or "\0" in name:
+            raise damaged(f"it names the impossible weight file {name!r}")
+        return name
 
     def all_weights(self) -> memoryview:
         """The weights, wherever they are."""
-        name = self.head().get("softnpu_weight_file", "")
+        name = self._weight_file()
         if not name:
             return self.weights()
         if self.path is None:

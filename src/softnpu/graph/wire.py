@@ -182,9 +182,21 @@ class _Reader:
         if known.repeated:
             found.setdefault(known.name, []).append(value)
         elif known.kind == "message" and known.name in found:
-            found[known.name].update(value)  # the wire format merges a message that is given in parts
+            _merge(found[known.name], value)  # the wire format merges a message that is given in parts
         else:
             found[known.name] = value
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    """Add a message to another as the wire format does: lists grow, messages merge, the last scalar counts."""
+    for key, value in more.items():
+        old = into.get(key)
+        if isinstance(old, list):
+            old += value
+        elif isinstance(old, dict):
+            _merge(old, value)
+        else:
+            into[key] = value
 
 
 def _convert(known: Field, wire: int, value: Any, at: int) -> Any:

@@ -72,7 +72,7 @@ def test_static_rgb(tmp_path: Path) -> None:
     (data,) = graph.inputs
     assert (data.name, data.output.name, data.output.dtype, data.output.format, data.output.shape) == (
         "x",
-        "x",
+        "x_source",
         4,
         1,
         (2, 8, 10, 3),
@@ -144,7 +144,7 @@ def test_dynamic(tmp_path: Path) -> None:
     describe_input(graph, data, tensor, extra, [])
     describe_input(graph, block, tensor, extra, [])
     assert (tensor.size, tensor.ranges) == (5000, [])
-    assert extra["aipp"]["x"]["feature"] == "x_0_aipp" and extra["aipp"]["ascend_dynamic_aipp_data"] == {"type": 3}
+    assert extra["aipp"]["x"]["feature"] == "x" and extra["aipp"]["ascend_dynamic_aipp_data"] == {"type": 3}
 
 
 def test_two_dynamic_inputs(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_fp16_inputs() -> None:
     graph = model()
     chosen(graph, input_fp16_nodes="image")
     data, cast, conv = graph.nodes[:3]
-    assert data.output.dtype == FLOAT16 and data.output.name == "image"
+    assert data.output.dtype == FLOAT16 and cast.output.name == "image"
     assert cast.type == "Cast" and cast.attrs == {"dst_type": FLOAT} and cast.inputs == [data.output]
     assert cast.output.dtype == FLOAT and conv.inputs == [cast.output]
 

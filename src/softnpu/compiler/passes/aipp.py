@@ -231,12 +231,13 @@ def _model_attrs(picture: _Picture, channels: int) -> dict[str, Any]:
 def _put(
     graph: Graph, picture: _Picture, node: Node, source: Shape, rows: Callable[[int], int] = lambda height: height
 ) -> None:
-    """Put a node behind a Data: its output is the Data's old value, the Data gets a new one with its old name."""
+    """Put a node behind a Data: its output is the Data's old value, under the name that bodies inside operators know; the
+    Data gets a new one (programs see the Data's own name)."""
     data, old = picture.data, picture.data.output
-    new = Value(old.name, UINT8, source, NHWC)
+    new = Value(graph.unique(f"{old.name}_source"), UINT8, source, NHWC)
     new.words = _words(old.words, picture, source)
     new.ranges = _ranges(old.ranges, picture, source, rows)
-    old.name, old.words, old.ranges = node.name, (), ()
+    old.words, old.ranges = (), ()
     data.outputs, new.producer = [new], data
     node.inputs, node.outputs, old.producer = [new], [old], node
     graph.nodes.insert(graph.nodes.index(data) + 1, node)

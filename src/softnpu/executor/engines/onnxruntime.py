@@ -26,21 +26,22 @@ class OrtEngine(Engine):
     name = "onnxruntime"
 
     def __init__(self, program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview | None) -> None:
-        """`place` names the file that holds the weights, which is mapped; else they are read in `weights`, in place."""
-        self._program, self._place, self._weights = program, place, weights
+        """`weights` are the weights as they were mapped or copied. With `place`, the file that holds them, the first session
+        maps that; later ones read `weights`, since by then another file may have the name."""
+        self._program, self._weights = program, weights
         self._lock = threading.Lock()
         self.threads = compute_threads()
-        self._sessions: dict[int, Any] = {self.threads: self._make(self.threads)}
+        self._sessions: dict[int, Any] = {self.threads: self._make(self.threads, place)}
         self._known = frozenset(one.name for one in self._sessions[self.threads].get_inputs())
         self._divisible = sum(row[4] for row in program.weights) <= _SPLIT_BYTES
 
-    def _make(self, threads: int) -> Any:
+    def _make(self, threads: int, place: tuple[Path, str, int] | None = None) -> Any:
         ort = runtime()
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
-        if self._place is not None:
-            folder, location, base = self._place
+        if place is not None:
+            folder, location, base = place
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         else:
             location, base = WEIGHTS, 0

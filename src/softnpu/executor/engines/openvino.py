@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from softnpu.base.config import compute_threads
 from softnpu.base.errors import NpuError, codes
+from softnpu.executor import crowd
 from softnpu.executor.engines.base import Engine, Place, Plan, Shape, view
 from softnpu.graph.om import StoredProgram
 
@@ -72,8 +73,12 @@ class _OpenVinoPlan(Plan):
                 request.set_output_tensor(index, openvino.Tensor(view(one), shared_memory=True))
 
     def run(self) -> None:
-        """Run once."""
-        self._run()
+        """Run once; its threads cannot be divided, but others shall know of it."""
+        crowd.enter()
+        try:
+            self._run()
+        finally:
+            crowd.leave()
 
     def results(self) -> list[tuple[int, Shape, int, object]]:
         """Outputs that the request allocated."""
@@ -89,7 +94,7 @@ def _source(program: StoredProgram, place: tuple[Path, str, int] | None, weights
     """What to read the model from: a file beside the weights, which are then mapped, or bytes that hold everything."""
     if place is not None:
         folder, location, base = place
-        path = folder / f".{location}.{os.getpid()}.onnx"
+        path = folder / f".{location}.{uuid.uuid4().hex[:12]}.onnx"
         try:
             path.write_bytes(program.onnx(location, base))
         except OSError:  # a folder that cannot be written

@@ -34,7 +34,6 @@ from softnpu.graph.wire import WireError, decode, encode
 
 DOCUMENTED = range(11, 19)  # opsets that atc's manual lists
 _STRING = 8
-_MAX_NODES = 2_000_000
 _VERSIONS = range(1 << 31)
 
 
@@ -89,7 +88,9 @@ class _Reader:
                 "export the model again",
             )
         made = Graph(graph.get("name") or self.path.stem, self._opsets(graph), framework=5)
-        made.functions = self.model.get("functions", [])
+        made.functions = [
+            {**one, "node": [self._whole(op) for op in one.get("node", ())]} for one in self.model.get("functions", ())
+        ]
         made.reserve(_tensor_names(graph))
         self.graph = made
         self.own = {(one.get("domain", ""), one.get("name", "")) for one in made.functions}
@@ -225,16 +226,18 @@ class _Reader:
         nodes = graph.get("node", [])
         taken = {node.get("name", "") for node in nodes}
         seen = set(self.values)
+        used = taken | seen
         for index, op in enumerate(nodes):
             word = op.get("op_type", "")
-            name = op.get("name") or _free(f"{word}_{index}", taken)
+            name = op.get("name") or _free(f"{word}_{index}", used)
             if name in seen:
                 self.graph.repeated.append(name)
-                name = _free(f"{name}_{index}", taken | seen)
+                name = _free(f"{name}_{index}", used)
             seen.add(name)
-            self._node(op, name, word)
+            used.add(name)
+            self._node(self._whole(op), name, word)
         for node in self.graph.nodes:  # inputs may be named before they are made
-            for position, value in enumerate(node.inputs):
+            for value in node.inputs:
                 if value is not None and value.producer is None:
                     raise AtcError(
                         "E16001",
@@ -242,7 +245,35 @@ class _Reader:
                         "the file is faulty or was cut by hand",
                         "export the model again",
                     )
-                del position
+
+    def _whole(self, op: dict[str, Any]) -> dict[str, Any]:
+        """An operator whose tensors, also those in bodies inside, hold their content themselves."""
+        if not op.get("attribute"):
+            return op
+        return {**op, "attribute": [self._whole_attribute(one) for one in op["attribute"]]}
+
+    def _whole_attribute(self, attribute: dict[str, Any]) -> dict[str, Any]:
+        found = dict(attribute)
+        if "t" in found:
+            found["t"] = self._inside(found["t"])
+        if "tensors" in found:
+            found["tensors"] = [self._inside(one) for one in found["tensors"]]
+        if "g" in found:
+            found["g"] = self._whole_graph(found["g"])
+        if "graphs" in found:
+            found["graphs"] = [self._whole_graph(one) for one in found["graphs"]]
+        return found
+
+    def _whole_graph(self, graph: dict[str, Any]) -> dict[str, Any]:
+        weights = [self._inside(one) for one in graph.get("initializer", ())]
+        return {**graph, "node": [self._whole(one) for one in graph.get("node", ())], "initializer": weights}
+
+    def _inside(self, tensor: dict[str, Any]) -> dict[str, Any]:
+        if tensor.get("data_location", 0) != EXTERNAL:
+            return tensor
+        name = tensor.get("name", "")
+        kept = {key: value for key, value in tensor.items() if key not in ("external_data", "data_location")}
+        return {**kept, "raw_data": self._constant(tensor, name).data}
 
     def _value(self, name: str) -> Value:
         found = self.values.get(name)
