@@ -39,6 +39,10 @@ class Switches:
         entries = self.file.get(group, {})
         return entries.get(name, entries.get(ALL, True))
 
+    def asked(self, name: str, group: str) -> bool:
+        """Whether a pass that is off by itself was switched on by its name."""
+        return self.option.get(name, self.file.get(group, {}).get(name, False))
+
 
 def read_switches(path: str | Path | None = None, option: str = "") -> Switches:
     """The switches of a file (`--fusion_switch_file`) and of the text of `--optimization_switch`."""

@@ -8,6 +8,7 @@ from softnpu.compiler import fusion, passes
 from softnpu.compiler.fold import fold
 from softnpu.compiler.infer import infer_graph
 from softnpu.compiler.options import Options
+from softnpu.compiler.passes import aipp_fold
 from softnpu.compiler.shapes import Shapes
 from softnpu.graph.ir import Graph
 
@@ -21,6 +22,8 @@ def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionRep
     if options.oo_level != "O1":
         passes.run(graph, switches, report)
     _insert_aipp(graph, options, wanted)
+    if switches.asked(aipp_fold.NAME, aipp_fold.GROUP):
+        report.count(aipp_fold.NAME, aipp_fold.GROUP, *aipp_fold.run(graph))
     _own_outputs(graph)
     _precision(graph, options)
     graph.sort()

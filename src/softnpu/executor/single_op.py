@@ -273,14 +273,14 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build, shapes
+    from softnpu.compiler import build, interface, shapes
     from softnpu.compiler.errors import AtcError
     from softnpu.compiler.options import Options
     from softnpu.compiler.singleop import to_graph
 
     try:
         graph = to_graph(op)
-        info = build.describe_model(graph, shapes.Shapes())
+        info = interface.describe_model(graph, shapes.Shapes())
         key = info.extra["single_op"] = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"

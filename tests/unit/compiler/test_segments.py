@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from onnx_graphs import load, model
 
-from softnpu.compiler import build, shapes
+from softnpu.compiler import build, interface, shapes
 from softnpu.compiler.infer import infer_node
 from softnpu.compiler.options import Options
 from softnpu.compiler.segments import is_host, programs_of
@@ -43,7 +43,7 @@ def op(graph: Graph, kind: str, *inputs: Value | None, **attrs: Any) -> Value:
 
 def run(graph: Graph, folder: Path, **feeds: Array) -> list[Array]:
     """Write the model, open it as a program would, run it."""
-    info = build.describe_model(graph, shapes.Shapes())
+    info = interface.describe_model(graph, shapes.Shapes())
     path = folder / "m.om"
     build.write(graph, info, path, Options({"soc_version": "Ascend310P3"}), check=True)
     source = Om.open(path)

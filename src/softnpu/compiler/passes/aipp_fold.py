@@ -1,6 +1,6 @@
-"""AippConvFusion: the normalisation of static AIPP goes into filter and bias of the convolution behind it.
+"""TbeAippCommonFusionPass: the normalisation of static AIPP goes into filter and bias of the convolution behind it.
 
-Not in the default order: with AIPP's own lowering the normalisation costs no pass of its own, so this gains nothing that
+Only when it is switched on by its name: with AIPP's own lowering the normalisation costs no pass of its own, so this gains nothing that
 can be measured (0 to 3 per cent), and it changes the last bits of results.
 """
 
@@ -17,8 +17,8 @@ from softnpu.compiler.passes._edit import Edit, attributes, rewrite, text, word
 from softnpu.graph import aipp
 from softnpu.graph.ir import Graph, Node
 
-NAME = "AippConvFusion"
-GROUP = "GraphFusion"
+NAME = "TbeAippCommonFusionPass"
+GROUP = "UBFusion"
 FLOAT, NCHW = 0, 0
 
 

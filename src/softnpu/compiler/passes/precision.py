@@ -20,6 +20,7 @@ from softnpu.compiler.lower import Lowered, captures, lower_node
 from softnpu.compiler.option_rows import Options as AtcOptions
 from softnpu.compiler.passes._edit import present_ops, word
 from softnpu.compiler.passes.precision_files import (
+    CUBE,
     Custom,
     Keep,
     MixLists,
@@ -45,23 +46,6 @@ MODES: dict[str, tuple[str, int]] = {
     "allow_mix_precision": ("mixed", HALF), "allow_mix_precision_fp16": ("mixed", HALF), "mixed_float16": ("mixed", HALF),
     "allow_mix_precision_bf16": ("mixed", BF16), "mixed_bfloat16": ("mixed", BF16),
 }  # fmt: skip
-CUBE = frozenset(
-    [
-        "Conv2D",
-        "Conv3D",
-        "DepthwiseConv2D",
-        "Conv2DTranspose",
-        "Conv3DTranspose",
-        "Deconvolution",
-        "Conv2DBackpropInput",
-        "MatMul",
-        "MatMulV2",
-        "BatchMatMul",
-        "BatchMatMulV2",
-        "FullyConnection",
-        "GEMM",
-    ]
-)
 _STAY = frozenset(
     [
         "Data",

@@ -22,7 +22,7 @@ _CUSTOM = re.compile(
 )
 
 # The part of the chips' lists that is known: what gains most from float16, and what loses most.
-WHITE = frozenset(
+CUBE = frozenset(
     [
         "Conv2D",
         "Conv3D",
@@ -39,6 +39,7 @@ WHITE = frozenset(
         "GEMM",
     ]
 )
+WHITE = CUBE
 BLACK = frozenset(
     [
         "Log",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +48,6 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back."""
-
-
-MakeEngine = Callable[..., Engine]
 
 
 class _Interface:

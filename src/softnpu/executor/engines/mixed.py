@@ -61,6 +61,11 @@ class _MixedPlan(Plan):
             if one.shape is None:
                 self._found.append((from_numpy(array.dtype.name), array.shape, int(array.ctypes.data), array))
             else:
+                if array.shape != one.shape:
+                    raise NpuError(
+                        codes.GE_INTERNAL_ERROR,
+                        f"the result {one.name} has the dims {list(array.shape)} instead of {list(one.shape)}",
+                    )
                 view(one)[...] = array
 
     def _piece(self, step: dict[str, Any], values: dict[str, Array]) -> list[Array]:
@@ -72,20 +77,14 @@ class _MixedPlan(Plan):
         plan = engine.plan(taken, [Place(name, -1, None, 0) for name in step["outputs"]])
         plan.run()
         made = []
-        for dtype, shape, address, keep in plan.results():
+        for dtype, shape, address, _ in plan.results():
             array = view(Place("", dtype, shape, address))
-            made.append(_holding(array, keep))
+            made.append(array.copy())  # the engine's memory goes with its plan
         return made
 
     def results(self) -> list[tuple[int, Shape, int, object]]:
         """Outputs without a place."""
         return self._found
-
-
-def _holding(array: Array, keep: object) -> Array:
-    """A copy, since the engine's memory goes with its plan."""
-    del keep
-    return array.copy()
 
 
 def _compute(step: dict[str, Any], values: dict[str, Array]) -> list[Array]:
