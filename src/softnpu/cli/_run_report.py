@@ -12,7 +12,7 @@ from typing import Any
 from softnpu import constants
 from softnpu.base.config import compute_threads
 from softnpu.base.dtypes import numpy_name
-from softnpu.base.units import human
+from softnpu.base.units import human, plural
 from softnpu.cli._run_options import RunOptions
 from softnpu.cli._run_session import Result, quantile
 from softnpu.graph.om import ModelInfo, TensorInfo
@@ -120,7 +120,7 @@ def _head(result: Result, options: RunOptions) -> list[tuple[str, str]]:
     lines = [
         ("model", f"{options.model} ({result.name}, for {result.soc or 'no named chip'})"),
         ("device", f"{options.device} ({result.chip})"),
-        ("engine", f"{result.engine}, {compute_threads()} threads"),
+        ("engine", f"{result.engine}, {plural(compute_threads(), 'thread')}"),
         ("loaded in", f"{result.load_ms:.1f} ms, weights {human(result.info.weight_size)}"),
     ]
     if result.gear is not None:

@@ -23,8 +23,8 @@ _MAX_IR = 11
 _GIVEN = frozenset({"Data", "AippData", "Const"})
 
 
-def infer_node(graph: Graph, node: Node) -> None:
-    """Find type and shape of the outputs of a node whose inputs are known."""
+def infer_node(graph: Graph, node: Node, strict: bool = False) -> None:
+    """Find type and shape of the outputs of a node whose inputs are known; `strict` raises where they do not fit."""
     operator = None if node.source is not None else ops.find(node.type)
     if operator is not None and operator.infer is not None:
         rule = operator.infer
@@ -36,7 +36,8 @@ def infer_node(graph: Graph, node: Node) -> None:
     lower_node(node, graph.opsets.get("", ops.NATIVE_OPSET), graph.unique, into)
     if into.host:
         raise AtcError("E89999", f"{node.type} [{node.name}] has no rule for its shape")
-    _apply(run(graph, into, [value for value in node.inputs if value is not None], node.outputs), node.outputs)
+    known = [value for value in node.inputs if value is not None]
+    _apply(run(graph, into, known, node.outputs, strict=strict), node.outputs)
 
 
 def infer_graph(graph: Graph) -> None:
@@ -122,6 +123,7 @@ def run(
     known: Iterable[Value],
     wanted: Iterable[Value],
     overrides: dict[str, Shape] | None = None,
+    strict: bool = False,
 ) -> dict[str, tuple[int, Shape | None]]:
     """ONNX's shape inference over lowered operators: name → (type, shape) of every value it could tell."""
     inputs, initializers = [], []
@@ -144,7 +146,7 @@ def run(
     data = encode_model(graph, lowered.nodes, inputs, outputs, initializers, lowered.domains)
     onnx = _onnx()
     try:
-        model = onnx.shape_inference.infer_shapes(data, check_type=False, strict_mode=False, data_prop=True)
+        model = onnx.shape_inference.infer_shapes(data, check_type=False, strict_mode=strict, data_prop=True)
     except Exception as error:
         raise AtcError(
             "E89999",

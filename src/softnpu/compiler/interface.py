@@ -28,7 +28,13 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
     for node in data:
         value = node.output
         mine = [case[node.name] for case in cases if node.name in case]
-        tensor = TensorInfo(node.name, value.dtype, value.format, list(value.shape or []), _input_size(value, mine))
+        tensor = TensorInfo(
+            node.name,
+            value.dtype,
+            value.format,
+            list(value.shape) if value.shape is not None else [-2],
+            _input_size(value, mine),
+        )
         tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
         aipp.describe_input(graph, node, tensor, info.extra, mine)
         info.inputs.append(tensor)
@@ -90,7 +96,9 @@ def _refuse_gears(cases: list[dict[str, tuple[int, ...]]]) -> None:
 
 def _open_ranges(value: Value, geared: bool) -> list[tuple[int, int]]:
     """An input with unknown dims and neither range nor gear takes any size there."""
-    if geared or value.shape is None or value.static:
+    if value.shape is None:
+        return [(0, -1)]  # of any rank
+    if geared or value.static:
         return []
     return [(dim, dim) if dim >= 0 else (0, -1) for dim in value.shape]
 

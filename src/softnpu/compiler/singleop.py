@@ -158,6 +158,11 @@ def _constant(row: dict[str, Any], dtype: int, shape: Shape, fail: Any) -> Const
         raise fail("a constant of this type is not supported")
     if any(dim < 0 for dim in shape) or math.prod(shape) != len(values):
         raise fail(f"const_value has {len(values)} numbers, the shape {list(shape)} needs another count")
+    if np.dtype(word).kind in "iu":
+        limits = np.iinfo(word)
+        bad = [one for one in values if one != int(one) or not limits.min <= one <= limits.max]
+        if bad:
+            raise fail(f"const_value {bad[0]} is no number of the type {word}")
     try:
         return Constant.of(np.asarray(values).astype(word).reshape(shape) if values else np.zeros(shape, word))
     except (OverflowError, ValueError, TypeError) as problem:

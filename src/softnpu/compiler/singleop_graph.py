@@ -46,7 +46,7 @@ def infer(op: SingleOp) -> list[tuple[int, Shape | None]]:
     if operator.infer is not None:
         for value, tensor in zip(node.outputs, op.outputs, strict=True):
             value.shape = None if tensor.shape == UNKNOWN_RANK else tensor.shape
-    infer_node(graph, node)
+    infer_node(graph, node, strict=True)
     return [(value.dtype, value.shape) for value in node.outputs]
 
 

@@ -347,6 +347,8 @@ def _no_dims(index: int, info: TensorInfo) -> NpuError:
 
 
 def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
+    if list(info.dims) == [-2] and all(dim >= 0 for dim in dims):  # any rank
+        return dims
     fits = len(dims) == len(info.dims) and all(
         dim >= 0 and low <= dim and (high < 0 or dim <= high)
         for dim, (low, high) in zip(dims, info.ranges or [(dim, dim) for dim in info.dims], strict=False)

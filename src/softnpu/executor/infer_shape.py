@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
+from softnpu.compiler.errors import AtcError
+from softnpu.executor.engines.base import Shape
 from softnpu.executor.single_op_match import OpAttr, describe
 
 if TYPE_CHECKING:
     from softnpu.runtime.memory import Memory
 
+_LOW, _HIGH = 1, (1 << 20, 3 << 19)  # two sizes for what is unbounded: what follows from them differs
+_CHOOSING = frozenset({"NonZero", "Where", "UniqueWithCountsAndSorting", "NonMaxSuppressionV3", "NonMaxSuppressionV6"})
+_MANY = 256  # more outputs than an operator has
 _MOST_BYTES = 1 << 20  # inputs that decide about shapes are small; larger ones are data
 
 
@@ -23,7 +29,6 @@ def infer(
     attr: OpAttr | None,
 ) -> None:
     """Write types and dims into the output descriptions; an unknown dim is -1 and has a range."""
-    from softnpu.compiler.errors import AtcError
     from softnpu.compiler.singleop import infer as infer_outputs
 
     descs, buffers = inputs
@@ -34,16 +39,54 @@ def infer(
             "give one buffer for each description",
         )
     known = [_known(memory, desc, buffers[index] if buffers else None) for index, desc in enumerate(descs)]
+
+    def shapes(given: list[TensorDesc]) -> list[tuple[int, Shape | None]]:
+        return infer_outputs(describe(op_type, given, outputs, attr))
+
     try:
-        found = infer_outputs(describe(op_type, known, outputs, attr))
+        found = shapes(known)
     except AtcError as error:
         code = codes.OP_NOT_FOUND if error.code == "E10501" else codes.INVALID_PARAM
         raise NpuError(code, f"the shapes of {op_type} cannot be told: {error.message}", error.solution) from error
-    most = max((desc.elements() for desc in descs), default=0)
-    for desc, (dtype, shape) in zip(outputs, found, strict=True):
+    bounds = [_bounded(shapes, known, size) for size in (_LOW, *_HIGH)]
+    most = max((desc.elements() for desc in descs), default=0) if op_type in _CHOOSING else 0
+    for index, (desc, (dtype, shape)) in enumerate(zip(outputs, found, strict=True)):
         desc.data_type = dtype if dtype >= 0 else desc.data_type
         desc.dims = [-2] if shape is None else list(shape)
-        desc.shape_range = [[dim, dim] if dim >= 0 else [0, most or -1] for dim in shape or ()]
+        desc.shape_range = [
+            [dim, dim] if dim >= 0 else _range([one[index] for one in bounds], place, most)
+            for place, dim in enumerate(shape or ())
+        ]
+
+
+def _bounded(
+    shapes: Callable[[list[TensorDesc]], list[tuple[int, Shape | None]]], descs: list[TensorDesc], size: int
+) -> list[Shape | None]:
+    """The shapes of the outputs with every open dim of the inputs at its lower bound, or at its upper one; `size` stands for
+    an upper bound that there is not."""
+    given = []
+    for desc in descs:
+        copy = desc.copy()
+        for place, dim in enumerate(desc.dims):
+            if dim == -1:
+                low, high = desc.shape_range[place] if place < len(desc.shape_range) else (_LOW, -1)
+                copy.dims[place] = max(low, _LOW) if size == _LOW else high if high > 0 else size
+        copy.shape_range = []
+        given.append(copy)
+    try:
+        return [shape for _, shape in shapes(given)]
+    except AtcError:  # bounds that do not fit together say nothing
+        return [None] * _MANY
+
+
+def _range(shapes: list[Shape | None], place: int, most: int) -> list[int]:
+    """From an output at the lower bounds and at two upper ones: the range of one of its dims. `most` bounds what only the
+    values tell (0 when nothing does)."""
+    dims = [shape[place] if shape is not None and place < len(shape) else -1 for shape in shapes]
+    low, high, other = dims
+    if min(dims) < 0:
+        return [0, most or -1]
+    return [low, high if high == other else -1]
 
 
 def _known(memory: Memory, desc: TensorDesc, buffer: DataBuffer | None) -> TensorDesc:

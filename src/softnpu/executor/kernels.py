@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import ERROR, log
+from softnpu.base.log import ERROR, WARNING, log
 from softnpu.compiler.singleop_desc import SingleOp, operator_of
 
 Selector = Callable[[int, list[int], int, list[int], int, int], object]
@@ -42,6 +42,7 @@ class KernelBook:
         self._selectors: dict[str, Selector] = {}
         self._kernels: dict[tuple[str, str], Kernel] = {}
         self._chosen: dict[str, dict[str, KernelDesc]] = {}
+        self._told: set[str] = set()
 
     def register(self, op_type: str, selector: Selector) -> None:
         """Give a type its selector."""
@@ -105,6 +106,12 @@ class KernelBook:
             )
         for word in (op_type, "".join(part[:1].upper() + part[1:] for part in op_type.split("_"))):
             if operator_of(word) is not None:
+                if op_type not in self._told:
+                    self._told.add(op_type)
+                    text = (
+                        f"the kernel of {op_type!r} is a binary for an NPU; the built-in meaning of {word} runs instead"
+                    )
+                    log().write(WARNING, text, "ASCENDCL", "execute")
                 return word
         raise NpuError(
             codes.API_NOT_SUPPORT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from softnpu.ops._layout import back, first, format_of, mode_of, padding, spatial
+from softnpu.ops._layout import back, filter_format, first, format_of, mode_of, padding, spatial
 from softnpu.ops._lower import Builder, OpError, Site
 
 _ORDERS = {"HWCN": "NCHW", "DHWCN": "NCDHW"}
@@ -13,7 +13,7 @@ _ORDERS = {"HWCN": "NCHW", "DHWCN": "NCDHW"}
 
 def filter_of(b: Builder, n: Site, index: int, default: str) -> tuple[str, list[int]]:
     """The filter as N, C, spatial dims, and its spatial size; the attribute `filter_format` names the order it has."""
-    word = str(n.attr("filter_format") or default)
+    word = filter_format(n, index, default)
     wanted = "NC" + "".join(letter for letter in word if letter not in "NC")
     if sorted(word) != sorted(default) or wanted not in _ORDERS.values():
         raise OpError(

@@ -11,6 +11,7 @@ from typing import Any
 
 from softnpu.ops._lower import Builder, OpError, Site
 
+_FILTERS = {0: "NCHW", 1: "NHWC", 16: "HWCN", 27: "NDHWC", 30: "NCDHW", 31: "DHWCN"}
 _FORMATS = {0: "NCHW", 1: "NHWC", 27: "NDHWC", 30: "NCDHW"}  # aclFormat
 
 
@@ -39,6 +40,21 @@ def format_of(n: Site, default: str) -> str:
     if sorted(word) != sorted(default):
         raise OpError(f"{n.type} {n.name!r} has the data format {word!r}; use an order of the letters of {default}")
     return str(word)
+
+
+def filter_format(n: Site, index: int, default: str) -> str:
+    """The order of a filter: the attribute, or what its description says, or the default."""
+    word = n.attr("filter_format")
+    if not word and index < len(n.input_formats):
+        word = _FILTERS.get(n.input_formats[index], "")
+        if len(word) != len(default):
+            word = ""
+    return str(word or default)
+
+
+def channels_last(n: Site) -> str:
+    """The data format of an operator over any number of dims: the attribute, what the description says, or NHWC."""
+    return str(n.attr("data_format") or (_FORMATS.get(n.input_formats[0], "") if n.input_formats else "") or "NHWC")
 
 
 def first(b: Builder, x: str, word: str) -> str:

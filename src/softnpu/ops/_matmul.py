@@ -5,6 +5,8 @@ from __future__ import annotations
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._math import FLOATS
 
+INT8, INT32, UINT8 = 2, 3, 4
+
 
 def flat(b: Builder, n: Site) -> str:
     """Product of two matrices; `transpose_x1` and `transpose_x2` turn them first, a third input is added per column."""
@@ -28,6 +30,8 @@ def multiply(b: Builder, n: Site, turn1: bool, turn2: bool) -> str:
         return str(b.op("Gemm", n.input(0), n.input(1), bias, transA=int(turn1), transB=int(turn2)))
     x1 = _turned(b, n, 0) if turn1 else n.input(0)
     x2 = _turned(b, n, 1) if turn2 else n.input(1)
+    if n.dtype(0) in (INT8, UINT8):  # products of bytes are summed in int32, as the cube does it
+        x1, x2 = b.cast(x1, INT32), b.cast(x2, INT32)
     found = str(b.op("MatMul", x1, x2))
     return found if bias is None else str(b.op("Add", found, bias))
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from softnpu.ops._layout import back, first
+from softnpu.ops._layout import back, channels_last, first
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._math import FLOAT, HALF
 from softnpu.ops._schema import Schema
@@ -18,7 +18,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
-    word = str(n.attr("data_format", "NHWC"))
+    word = channels_last(n)
     rank = n.rank(0)
     if word not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
         raise OpError(f"BatchNorm {n.name!r} has the data format {word!r}; use NHWC, NCHW, NDHWC or NCDHW")

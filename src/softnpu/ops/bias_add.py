@@ -1,5 +1,6 @@
 """BiasAdd: adds a value per channel."""
 
+from softnpu.ops._layout import channels_last
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import Schema
 
@@ -7,7 +8,7 @@ SCHEMA = Schema("BiasAdd", ("x", "bias"), attrs={"data_format": "NHWC"})
 
 
 def lower(b: Builder, n: Site) -> str:
-    word = n.attr("data_format", "NHWC")
+    word = channels_last(n)
     if word not in ("NHWC", "NCHW", "NDHWC", "NCDHW", "ND", "NC"):
         raise OpError(f"BiasAdd {n.name!r} has the data format {word!r}; use NHWC, NCHW, NDHWC or NCDHW")
     bias = n.input(1)

@@ -1,6 +1,7 @@
 """DepthwiseConv2D: every channel is convolved with filters of its own."""
 
 from softnpu.ops._conv import convolve, format_of, window
+from softnpu.ops._layout import filter_format
 from softnpu.ops._lower import Builder, OpError, Site
 from softnpu.ops._schema import REQUIRED, Schema
 
@@ -22,7 +23,7 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> str:
     word = format_of(n, "NHWC")
-    order = n.attr("filter_format") or "HWCN"
+    order = filter_format(n, 1, "HWCN")
     shape = n.shape(1)
     if len(shape) != 4 or min(shape) < 1 or order not in ("HWCN", "NCHW"):
         raise OpError(
