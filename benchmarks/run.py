@@ -1,6 +1,6 @@
 """Run the benchmarks (all, or those named) and print a table: ours, the peer in the same run, the ratio, the wish.
 
-python benchmarks/run.py [import|alloc|copy|streams …] [--json FILE]
+python benchmarks/run.py [import|alloc|copy|streams|models|load …] [--json FILE]
 """
 
 from __future__ import annotations
