@@ -37,7 +37,7 @@ def _in_memory(address: int, size: int) -> Om:
         raise NpuError(
             codes.INVALID_PARAM, f"the model has address {address:#x} and {size} bytes", "pass the model's bytes"
         )
-    return Om(owner.memory.read(address, size))
+    return Om.copy_of(lambda count: owner.memory.read(address, count), size)
 
 
 def load_from_file(path: str) -> int:

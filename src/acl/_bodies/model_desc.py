@@ -37,7 +37,8 @@ def get_desc_from_mem(desc: ModelDesc, ptr: int, size: int) -> None:
         raise NpuError(
             codes.INVALID_PARAM, f"the model has address {ptr:#x} and {size} bytes", "pass the model's bytes"
         )
-    source = Om(process().memory.read(ptr, size))
+    memory = process().memory
+    source = Om.copy_of(lambda count: memory.read(ptr, count), size)
     desc.fill(source.info(), source)
 
 

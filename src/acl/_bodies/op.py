@@ -14,9 +14,12 @@ from softnpu.executor import infer_shape as shapes
 from softnpu.executor.kernels import Kernel, KernelDesc, Selector
 from softnpu.executor.single_op import OpHandle, SingleOps, table
 from softnpu.executor.single_op_match import OpAttr, describe
+from softnpu.graph import container
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
+_HEAD_BYTES = container.HEADER_BYTES
+_MAX_ARGUMENTS = 1 << 20
 _MAX_WORKSPACES = 4096
 
 
@@ -41,6 +44,14 @@ def set_model_dir(dir: str) -> None:
     _ops().set_folder(dir)
 
 
+def _is_model(head: bytes, size: int) -> bool:
+    try:
+        container.read_header(memoryview(head), size)
+    except NpuError:
+        return False
+    return True
+
+
 def load(model_ptr: int, model_size: int) -> None:
     if not model_ptr or not model_size:
         raise NpuError(
@@ -48,7 +59,10 @@ def load(model_ptr: int, model_size: int) -> None:
             f"the model has address {model_ptr:#x} and {model_size} bytes",
             "pass the model's bytes",
         )
-    _ops().load(process().memory.read(model_ptr, model_size))
+    memory = process().memory
+    head = memory.read(model_ptr, min(model_size, _HEAD_BYTES))
+    whole = _is_model(head, model_size)  # what is no model need not be copied to be refused
+    _ops().load(memory.read(model_ptr, model_size) if whole else head)
 
 
 def execute_v2(
@@ -248,7 +262,7 @@ def update_params(op_type: str, in_desc: list[int], out_desc: list[int], attr: i
 
 
 def set_kernel_args(kernel_desc: KernelDesc, kernel_id: str, block_dim: int, args_ptr: int, args_size: int) -> None:
-    if not block_dim or (args_size and not args_ptr):
+    if not block_dim or (args_size and not args_ptr) or args_size > _MAX_ARGUMENTS:
         raise NpuError(
             codes.INVALID_PARAM,
             f"block_dim is {block_dim}, the arguments have address {args_ptr:#x} and {args_size} bytes",

@@ -37,8 +37,9 @@ def _damaged(what: str) -> NpuError:
     )
 
 
-def read_header(data: memoryview) -> Header:
-    """Check and read the header."""
+def read_header(data: memoryview, total: int | None = None) -> Header:
+    """Check and read the header of a file of `total` bytes (default: as many as are given)."""
+    total = len(data) if total is None else total
     if len(data) < HEADER_BYTES:
         raise _damaged(f"{len(data)} bytes are less than a header of {HEADER_BYTES}")
     magic, size = struct.unpack_from("<II", data)
@@ -54,8 +55,8 @@ def read_header(data: memoryview) -> Header:
         )
     (short,), (long,) = struct.unpack_from("<I", data, _LENGTH), struct.unpack_from("<Q", data, _LENGTH64)
     length = long or short
-    if length != len(data) - HEADER_BYTES:
-        raise _damaged(f"the header promises {length} bytes after it, {len(data) - HEADER_BYTES} are there")
+    if length != total - HEADER_BYTES:
+        raise _damaged(f"the header promises {length} bytes after it, {total - HEADER_BYTES} are there")
     name = bytes(data[_NAME : _NAME + 32]).split(b"\0")[0].decode("utf-8", "replace")
     platform = bytes(data[_PLATFORM : _PLATFORM + 20]).split(b"\0")[0].decode("utf-8", "replace")
     return Header(name, length, platform, bool(data[_DYNAMIC]), bool(long))

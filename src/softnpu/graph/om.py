@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,13 @@ class Om:
                 "check the path; atc writes <output>.om",
             ) from error
         return cls(memoryview(mapped), path)
+
+    @classmethod
+    def copy_of(cls, read: Callable[[int], bytes], size: int) -> Om:
+        """A model in memory of a program, copied once its header says that it is one of this size; `read(n)` gives the first
+        n bytes."""
+        container.read_header(memoryview(read(min(size, container.HEADER_BYTES))), size)
+        return cls(read(size))
 
     @staticmethod
     def map(path: Path) -> memoryview:
