@@ -46,7 +46,7 @@ VARIABLES = (
     Variable(
         "SOFTNPU_OVERCOMMIT",
         "0",
-        "`1` lets live allocations exceed the machine's own memory (they are limited to it otherwise).",
+        "`1` lets live allocations exceed three quarters of the machine's memory (they are limited to it otherwise).",
         "softnpu",
     ),
     Variable(

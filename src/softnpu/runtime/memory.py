@@ -67,7 +67,8 @@ class Memory:
         """Take over what the environment says; called again by each `acl.init`."""
         self.strict = "strict" in settings.checks
         self.trace = "trace" in settings.checks
-        self.limit = (1 << 62) if settings.overcommit else machine_memory()
+        # The rest is for the program itself and its engines: memory that is all taken ends the process.
+        self.limit = (1 << 62) if settings.overcommit else machine_memory() // 4 * 3
 
     # ---- allocation -------------------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Memory:
         if used + padded > self.limit:
             raise NpuError(
                 codes.RT_MEMORY_ALLOCATION,
-                f"{human(padded)} more would exceed this machine's own memory of {human(self.limit)} ({human(used)} are allocated)",
+                f"{human(padded)} more would exceed three quarters of this machine's memory, {human(self.limit)} ({human(used)} are allocated)",
                 "free memory or use a larger machine; SOFTNPU_OVERCOMMIT=1 takes the check away",
             )
 
