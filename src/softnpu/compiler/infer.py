@@ -20,6 +20,7 @@ from softnpu.graph.wire import encode
 
 _SMALL_BYTES = 2048  # constants that inference may want to read (shapes, axes, scales)
 _MAX_IR = 11
+_LONGEST_VECTOR = 1 << 18
 _GIVEN = frozenset({"Data", "AippData", "Const"})
 
 
@@ -109,6 +110,11 @@ def _onnx() -> Any:
     return onnx
 
 
+def _short(shape: Shape | None) -> bool:
+    """Whether a tensor may stand for a shape: following values, ONNX keeps a symbol for every element of a vector."""
+    return shape is None or len(shape) != 1 or shape[0] <= _LONGEST_VECTOR
+
+
 def since(word: str, opset: int) -> int:
     """The opset in which an ONNX operator got the meaning that it has in `opset`; `opset` itself for one that ONNX lacks."""
     onnx = _onnx()
@@ -127,6 +133,8 @@ def run(
 ) -> dict[str, tuple[int, Shape | None]]:
     """ONNX's shape inference over lowered operators: name → (type, shape) of every value it could tell."""
     inputs, initializers = [], []
+    known = list(known)
+    values = all(_short((overrides or {}).get(value.name, value.shape)) for value in known)
     for value in known:
         constant = value.const
         if (
@@ -146,7 +154,7 @@ def run(
     data = encode_model(graph, lowered.nodes, inputs, outputs, initializers, lowered.domains)
     onnx = _onnx()
     try:
-        model = onnx.shape_inference.infer_shapes(data, check_type=False, strict_mode=strict, data_prop=True)
+        model = onnx.shape_inference.infer_shapes(data, check_type=False, strict_mode=strict, data_prop=values)
     except Exception as error:
         raise AtcError(
             "E89999",

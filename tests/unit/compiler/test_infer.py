@@ -137,3 +137,11 @@ def test_versions_of_the_file_format(opset: int) -> None:
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version(opset))
     onnx.checker.check_model(made)
+
+
+def test_long_vectors_are_not_followed_element_by_element() -> None:
+    """ONNX's propagation of values would make a symbol for each of two thousand million elements."""
+    graph = Graph("long", framework=0)
+    node = graph.op("Cast", [graph.data_node("x", 9, (2_000_000_000,)).output], dst_type=0)
+    infer_node(graph, node)
+    assert (node.output.dtype, node.output.shape) == (0, (2_000_000_000,))
