@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from softnpu.spec.tables.dtypes import DTYPES
 
+FORMAT_NAMES = {
+    0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z", 16: "HWCN", 27: "NDHWC", 29: "FRACTAL_NZ", 30: "NCDHW",
+}  # aclFormat  # fmt: skip
 _UNLISTED_BYTES = 8  # what the published binding answers for a value it does not know
 
 

@@ -19,11 +19,11 @@ from softnpu.cli._run_inputs import Array, InputSet, Shape, Wanted
 from softnpu.cli._run_options import Refusal, RunOptions
 from softnpu.executor.model import SHAPE_INPUT, Given, Model
 from softnpu.executor.models import table
+from softnpu.graph.aipp import PARAMETERS
 from softnpu.graph.om import ModelInfo, Om
 from softnpu.runtime.process import Process, process
 
 TO_DEVICE, TO_HOST = 1, 2
-AIPP_INPUT = "ascend_dynamic_aipp_data"
 _OPTION = {"batch": "--dymBatch", "hw": "--dymHW", "dims": "--dymDims"}
 
 
@@ -88,7 +88,7 @@ class _Session:
         self.memory = owner.memory
         self.device = owner.device(options.device)
         self.model, self.info, self.options, self.original = model, model.info, options, original
-        added = [one.name for one in self.info.inputs if one.name.startswith(AIPP_INPUT)]
+        added = [one.name for one in self.info.inputs if one.name.startswith(PARAMETERS)]
         if added:
             raise Refusal(
                 "the model takes its AIPP settings at run time", "use a pyACL program with acl.mdl.set_input_aipp"

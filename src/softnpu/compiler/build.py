@@ -22,7 +22,7 @@ from softnpu.compiler.options import Options
 from softnpu.compiler.segments import programs_of
 from softnpu.graph import om_writer
 from softnpu.graph.inout import ModelInfo
-from softnpu.graph.ir import Graph
+from softnpu.graph.ir import GIVEN, Graph
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
@@ -128,7 +128,7 @@ def _infer(graph: Graph, options: Options) -> None:
     """Shapes of everything, constants folded on the way."""
     if options.framework != ONNX:
         for node in graph.nodes:
-            if node.type not in ("Data", "AippData", "Const"):
+            if node.type not in GIVEN:
                 infer_node(graph, node)
         return
     if options.oo_constant_folding:

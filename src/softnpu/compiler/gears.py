@@ -6,9 +6,7 @@ from softnpu.compiler import evaluate, infer
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lower import lower
 from softnpu.graph import aipp
-from softnpu.graph.ir import Graph, Shape, Value
-
-SHAPE_INPUT = "ascend_mbatch_shape_data"
+from softnpu.graph.ir import GIVEN, Graph, Shape, Value
 
 
 def input_shapes(graph: Graph, kind: str, gear: list[int]) -> dict[str, Shape]:
@@ -37,7 +35,7 @@ def value_shapes(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
     lowered = lower(graph)
     known, fed = _known(graph)
     given = _given(graph, case)
-    rest = [value for node in graph.nodes if node.type not in ("Data", "AippData", "Const") for value in node.outputs]
+    rest = [value for node in graph.nodes if node.type not in GIVEN for value in node.outputs]
     rest = [value for value in rest if not any(value is one for one in fed)]
     found = infer.run(graph, lowered, known, rest, given)
     return given | {name: shape for name, (_, shape) in found.items() if shape is not None}

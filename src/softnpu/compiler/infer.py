@@ -14,14 +14,13 @@ from softnpu import ops
 from softnpu.base.dtypes import from_onnx, to_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lower import Lowered, called, lower_node, site_of
-from softnpu.graph.ir import Constant, Graph, Node, Shape, Value
+from softnpu.graph.ir import GIVEN, Constant, Graph, Node, Shape, Value
 from softnpu.graph.onnx_def import MODEL, make_tensor, make_value_info
 from softnpu.graph.wire import encode
 
 _SMALL_BYTES = 2048  # constants that inference may want to read (shapes, axes, scales)
 _MAX_IR = 11
 _LONGEST_VECTOR = 1 << 18
-_GIVEN = frozenset({"Data", "AippData", "Const"})
 
 
 def infer_node(graph: Graph, node: Node, strict: bool = False) -> None:
@@ -43,17 +42,17 @@ def infer_node(graph: Graph, node: Node, strict: bool = False) -> None:
 
 def infer_graph(graph: Graph) -> None:
     """Find types and shapes of everything that follows from the inputs of a graph that came from ONNX."""
-    if any(node.source is None and node.type not in _GIVEN for node in graph.nodes):
+    if any(node.source is None and node.type not in GIVEN for node in graph.nodes):
         for node in graph.nodes:  # operators of ours need to know the shapes before them
-            if node.type not in _GIVEN:
+            if node.type not in GIVEN:
                 infer_node(graph, node)
         return
     into = Lowered()
     opset = graph.opsets.get("", ops.NATIVE_OPSET)
     for node in graph.nodes:
         lower_node(node, opset, graph.unique, into)
-    known = [value for node in graph.nodes if node.type in _GIVEN for value in node.outputs]
-    rest = [value for node in graph.nodes if node.type not in _GIVEN for value in node.outputs]
+    known = [value for node in graph.nodes if node.type in GIVEN for value in node.outputs]
+    rest = [value for node in graph.nodes if node.type not in GIVEN for value in node.outputs]
     _apply(run(graph, into, known, rest), rest)
 
 

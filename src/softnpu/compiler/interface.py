@@ -8,7 +8,7 @@ from softnpu.compiler import gears, memory, shapes
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.options import Options
 from softnpu.compiler.passes import aipp
-from softnpu.graph.inout import ModelInfo, TensorInfo
+from softnpu.graph.inout import SHAPE_INPUT, ModelInfo, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Value
 
 STRING, INT4 = 13, 29
@@ -146,11 +146,9 @@ def _describe_gears(
         )
     count = len(wanted.values[0])
     place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
-    info.inputs.insert(place, TensorInfo(gears.SHAPE_INPUT, 3, ND, [count], 4 * count))
+    info.inputs.insert(place, TensorInfo(SHAPE_INPUT, 3, ND, [count], 4 * count))
     info.extra["engine_inputs"].insert(place, None)
-    node = Node(
-        gears.SHAPE_INPUT, "Data", [], [Value(gears.SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True}
-    )
+    node = Node(SHAPE_INPUT, "Data", [], [Value(SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True})
     graph.add(node, before=graph.nodes[0])
 
 

@@ -15,10 +15,8 @@ import numpy as np
 from softnpu import ops
 from softnpu.base.dtypes import numpy_name
 from softnpu.compiler.errors import AtcError
-from softnpu.graph.ir import Constant, Graph, Node, Value
+from softnpu.graph.ir import NO_WORK, Constant, Graph, Node, Value
 from softnpu.graph.onnx_def import make_attribute
-
-_NO_WORK = frozenset({"Data", "AippData", "Const", "NetOutput"})
 
 
 @dataclass
@@ -58,7 +56,7 @@ def _array(value: Value | None) -> np.ndarray[Any, Any] | None:
 
 def lower_node(node: Node, opset: int, unique: Callable[[str], str], into: Lowered) -> None:
     """Append the ONNX operators of one node."""
-    if node.type in _NO_WORK:
+    if node.type in NO_WORK:
         return
     if node.source is not None:
         _emit_source(node, unique, into)

@@ -10,7 +10,7 @@ from softnpu.compiler.infer import infer_graph
 from softnpu.compiler.options import Options
 from softnpu.compiler.passes import aipp_fold
 from softnpu.compiler.shapes import Shapes
-from softnpu.graph.ir import Graph
+from softnpu.graph.ir import GIVEN, Graph
 
 ONNX = 5
 
@@ -48,7 +48,7 @@ def _own_outputs(graph: Graph) -> None:
     for output in graph.outputs:
         value = output.value
         producer = value.producer
-        if id(value) in seen or (producer is not None and producer.type in ("Data", "Const", "AippData")):
+        if id(value) in seen or (producer is not None and producer.type in GIVEN):
             node = graph.op("Identity", [value], f"{value.name}_output")
             node.output.dtype, node.output.shape, node.output.format = value.dtype, value.shape, value.format
             output.value = node.output

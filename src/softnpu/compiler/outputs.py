@@ -16,7 +16,7 @@ from softnpu.base.dtypes import numpy_name
 from softnpu.compiler.infer import infer_graph, infer_node
 from softnpu.compiler.messages import error
 from softnpu.compiler.shapes import find_input, near
-from softnpu.graph.ir import Graph, Node, Output, Shape, Value
+from softnpu.graph.ir import GIVEN, Graph, Node, Output, Shape, Value
 
 if TYPE_CHECKING:
     from softnpu.compiler.options import Options
@@ -249,7 +249,7 @@ def _learn(graph: Graph, value: Value, input_format: str) -> None:
             infer_graph(graph)
         else:
             for node in graph.nodes:
-                if node.type not in ("Data", "AippData", "Const"):
+                if node.type not in GIVEN:
                     infer_node(graph, node)
     if value.format not in _LAYOUTS:
         value.format = next((form for form, word in _LAYOUTS.items() if word == input_format), value.format)

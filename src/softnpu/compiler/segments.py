@@ -12,16 +12,14 @@ import numpy as np
 from softnpu import ops
 from softnpu.compiler.infer import ir_version
 from softnpu.compiler.lower import Lowered, captures, lower_node
-from softnpu.graph.ir import Constant, Graph, Node, Value
+from softnpu.graph.ir import NO_WORK, Constant, Graph, Node, Value
 from softnpu.graph.onnx_def import make_value_info
 from softnpu.graph.program import Program
-
-_NO_WORK = frozenset({"Data", "AippData", "Const", "NetOutput"})
 
 
 def is_host(node: Node) -> bool:
     """Whether only NumPy can compute a node."""
-    if node.source is not None or node.type in _NO_WORK:
+    if node.source is not None or node.type in NO_WORK:
         return False
     found = ops.find(node.type)
     return found is not None and found.lower is None
@@ -78,8 +76,8 @@ def _last_uses(graph: Graph) -> dict[int, set[int]]:
 
 def _pieces(graph: Graph) -> list[tuple[bool, list[Node]]]:
     """Turns of engine nodes and host nodes, each turn as long as possible."""
-    done = {id(value) for node in graph.nodes if node.type in _NO_WORK for value in node.outputs}
-    rest = [node for node in graph.nodes if node.type not in _NO_WORK]
+    done = {id(value) for node in graph.nodes if node.type in NO_WORK for value in node.outputs}
+    rest = [node for node in graph.nodes if node.type not in NO_WORK]
     found: list[tuple[bool, list[Node]]] = []
     host = False
     while rest:

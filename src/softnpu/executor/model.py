@@ -13,6 +13,7 @@ from softnpu.base.trace import Span, bus
 from softnpu.executor import choose, instrument
 from softnpu.executor.binding import PARAMETERS, PICTURE, STATIC, TOLERANCE, Binder, Given, Ready
 from softnpu.executor.engines.base import Engine, Shape, view
+from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import ModelInfo, Om
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["PARAMETERS", "PICTURE", "SHAPE_INPUT", "STATIC", "TOLERANCE", "Given", "Model"]
 _MAX_PLANS = 64
 _FLOATS = frozenset({0, 1, 11})
-SHAPE_INPUT = "ascend_mbatch_shape_data"
 
 
 class Model:

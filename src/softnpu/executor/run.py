@@ -7,7 +7,8 @@ from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.config import ExecConfig
 from softnpu.executor.dataset import Dataset
 from softnpu.executor.engines.base import Shape
-from softnpu.executor.model import SHAPE_INPUT, Given, Model
+from softnpu.executor.model import Given, Model
+from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 from softnpu.runtime.process import Process
 from softnpu.runtime.stream import Stream

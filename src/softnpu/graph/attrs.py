@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from softnpu.base.dtypes import element_size, to_ge
+from softnpu.base.dtypes import FORMAT_NAMES, element_size, to_ge
 from softnpu.graph.ir import Constant
 
-_FORMATS = {
-    0: "NCHW",
-    1: "NHWC",
-    2: "ND",
-    3: "NC1HWC0",
-    4: "FRACTAL_Z",
-    16: "HWCN",
-    27: "NDHWC",
-    29: "FRACTAL_NZ",
-    30: "NCDHW",
-}
 _LIST_KINDS = {"s": 1, "i": 2, "f": 3, "b": 4, "bt": 5, "td": 6, "t": 7, "g": 8, "na": 9, "dt": 10}
 
 
@@ -78,7 +67,7 @@ def attr_value(attr: dict[str, Any]) -> Any:
 
 
 def tensor_desc(dtype: int, shape: Sequence[int] | None, format: int) -> dict[str, Any]:
-    layout = _FORMATS.get(format, "ND")
+    layout = FORMAT_NAMES.get(format, "ND")
     dims = list(shape) if shape is not None else [-2]
     return {
         "dtype": to_ge(dtype) if to_ge(dtype) < 32 else 0,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.graph.inout import damaged
 
 MODEL_DEF, WEIGHTS_DATA, TASK_INFO, TBE_KERNELS, CUST_AICPU_KERNELS = range(5)
 MODEL_INOUT_INFO = 8
@@ -31,22 +32,16 @@ class Header:
     wide: bool
 
 
-def _damaged(what: str) -> NpuError:
-    return NpuError(
-        codes.GE_EXEC_MODEL_DATA_SIZE_INVALID, f"the model data are damaged: {what}", "convert the model again with atc"
-    )
-
-
 def read_header(data: memoryview, total: int | None = None) -> Header:
     """Check and read the header of a file of `total` bytes (default: as many as are given)."""
     total = len(data) if total is None else total
     if len(data) < HEADER_BYTES:
-        raise _damaged(f"{len(data)} bytes are less than a header of {HEADER_BYTES}")
+        raise damaged(f"{len(data)} bytes are less than a header of {HEADER_BYTES}")
     magic, size = struct.unpack_from("<II", data)
     if magic != _MAGIC:
-        raise _damaged("it does not begin with IMOD, so it is no .om file")
+        raise damaged("it does not begin with IMOD, so it is no .om file")
     if size != HEADER_BYTES:
-        raise _damaged(f"the header says it has {size} bytes")
+        raise damaged(f"the header says it has {size} bytes")
     if data[_ENCRYPTED]:
         raise NpuError(codes.GE_PARAM_INVALID, "the model is encrypted", "convert it without encryption")
     if data[_TYPE]:
@@ -56,7 +51,7 @@ def read_header(data: memoryview, total: int | None = None) -> Header:
     (short,), (long,) = struct.unpack_from("<I", data, _LENGTH), struct.unpack_from("<Q", data, _LENGTH64)
     length = long or short
     if length != total - HEADER_BYTES:
-        raise _damaged(f"the header promises {length} bytes after it, {total - HEADER_BYTES} are there")
+        raise damaged(f"the header promises {length} bytes after it, {total - HEADER_BYTES} are there")
     name = bytes(data[_NAME : _NAME + 32]).split(b"\0")[0].decode("utf-8", "replace")
     platform = bytes(data[_PLATFORM : _PLATFORM + 20]).split(b"\0")[0].decode("utf-8", "replace")
     return Header(name, length, platform, bool(data[_DYNAMIC]), bool(long))
@@ -70,24 +65,24 @@ def read(data: Bytes) -> tuple[Header, dict[int, memoryview]]:
     head, entry = ("<II", "<IIQQ") if header.wide else ("<I", "<III")
     start = struct.calcsize(head)
     if len(body) < start:
-        raise _damaged("the partition table is cut off")
+        raise damaged("the partition table is cut off")
     count = struct.unpack_from(head, body)[0]
     if not 1 <= count <= _MAX_PARTITIONS:
-        raise _damaged(f"it claims {count} partitions")
+        raise damaged(f"it claims {count} partitions")
     base = start + count * struct.calcsize(entry)
     if base > len(body):
-        raise _damaged("the partition table is cut off")
+        raise damaged("the partition table is cut off")
     partitions: dict[int, memoryview] = {}
     for index in range(count):
         row = struct.unpack_from(entry, body, start + index * struct.calcsize(entry))
         kind, offset, size = row[0], row[-2], row[-1]
         if kind in partitions:
-            raise _damaged(f"partition {kind} is there twice")
+            raise damaged(f"partition {kind} is there twice")
         if offset > len(body) - base or size > len(body) - base - offset:
-            raise _damaged(f"partition {kind} of {size} bytes reaches past the end of the file")
+            raise damaged(f"partition {kind} of {size} bytes reaches past the end of the file")
         partitions[kind] = body[base + offset : base + offset + size]
     if MODEL_DEF not in partitions:
-        raise _damaged("there is no model partition")
+        raise damaged("there is no model partition")
     return header, partitions
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from softnpu.base.errors import NpuError, codes
 
+SHAPE_INPUT = "ascend_mbatch_shape_data"  # the input that takes the gear of a run
+
 
 @dataclass
 class TensorInfo:

@@ -18,6 +18,8 @@ from softnpu.base.dtypes import element_size, from_numpy, numpy_name
 
 Shape = tuple[int, ...]  # -1 is a dim that is not known
 ND = 2
+GIVEN = frozenset({"Data", "AippData", "Const"})  # what a graph starts from
+NO_WORK = GIVEN | {"NetOutput"}  # nodes that compute nothing
 
 
 @dataclass(eq=False, slots=True)

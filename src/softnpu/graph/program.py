@@ -15,7 +15,7 @@ from softnpu.base.dtypes import to_onnx
 from softnpu.graph.inout import damaged
 from softnpu.graph.ir import Constant
 from softnpu.graph.onnx_def import GRAPH, RAW_MODEL, TENSOR, tensor_bytes
-from softnpu.graph.wire import decode, encode
+from softnpu.graph.wire import decode, encode, sized_field
 
 ALIGN = 64
 INLINE_BYTES = 1024  # smaller constants stand in the program itself
@@ -126,16 +126,16 @@ class StoredProgram:
             message = encode(
                 TENSOR, {"dims": dims, "data_type": dtype, "name": name, "external_data": fields, "data_location": 1}
             )
-            parts.append(_field(5, message))
+            parts.append(sized_field(5, message))
         graph = b"".join(parts)
-        return bytes(self.model) + _field(7, graph)
+        return bytes(self.model) + sized_field(7, graph)
 
     def onnx_inline(self, weights: memoryview) -> bytes:
         """The whole ModelProto with its weights in it."""
         parts: list[bytes | memoryview] = [self.graph]
         for name, dtype, dims, place, size in self.weights:
             parts.append(
-                _field(
+                sized_field(
                     5,
                     encode(
                         TENSOR,
@@ -143,17 +143,7 @@ class StoredProgram:
                     ),
                 )
             )
-        return bytes(self.model) + _field(7, b"".join(parts))
-
-
-def _field(number: int, data: bytes) -> bytes:
-    head = bytearray()
-    for value in (number << 3 | 2, len(data)):
-        while value > 0x7F:
-            head.append(value & 0x7F | 0x80)
-            value >>= 7
-        head.append(value)
-    return bytes(head) + data
+        return bytes(self.model) + sized_field(7, b"".join(parts))
 
 
 def check_weights(rows: Iterable[tuple[str, int, list[int], int, int]], available: int) -> None:

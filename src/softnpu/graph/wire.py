@@ -296,6 +296,11 @@ def _append_sized(tag: bytes, data: Piece, parts: list[Piece]) -> None:
     parts.append(data)
 
 
+def sized_field(number: int, data: Piece) -> bytes:
+    """A field that is a message or a string, already encoded."""
+    return b"".join([_write_varint(number << 3 | _BYTES), _write_varint(len(data)), data])
+
+
 def encode(table: Message, message: Mapping[str, Any]) -> bytes:
     """The bytes of a message given as a dictionary; keys must be fields of the table. A field that is a message may also be
     given as its bytes."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, to_ge
+from softnpu.base.dtypes import FORMAT_NAMES, element_size, to_ge
 from softnpu.base.watch import NodeRun, Seen
 from softnpu.graph.wire import Message, encode
 from softnpu.spec.tables.dtypes import DTYPES
@@ -64,17 +64,6 @@ _COLUMNS = (
     "Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape", "Max Value", "Min Value", "Avg Value", "Count",
     "Nan Count", "Negative Inf Count", "Positive Inf Count",
 )  # fmt: skip
-_FORMATS = {
-    0: "NCHW",
-    1: "NHWC",
-    2: "ND",
-    3: "NC1HWC0",
-    4: "FRACTAL_Z",
-    16: "HWCN",
-    27: "NDHWC",
-    29: "FRACTAL_NZ",
-    30: "NCDHW",
-}
 
 # The overflow record: information on DHA, L2 and AI core (128, 128, 256 bytes), then their status (256, 256, 1024 bytes).
 RECORD_BYTES = 2048
@@ -160,7 +149,7 @@ def _row(word: str, index: int, seen: Seen) -> list[Any]:
     shape = "x".join(map(str, seen.shape))
     values = numbers(seen)
     count = 0 if values is None else values.size
-    head = [word, index, count * element_size(seen.dtype), kind, _FORMATS.get(seen.format, "ND"), shape]
+    head = [word, index, count * element_size(seen.dtype), kind, FORMAT_NAMES.get(seen.format, "ND"), shape]
     if values is None or not count or np.iscomplexobj(values):
         return [*head, "", "", "", count, "", "", ""]
     plain = values.astype(np.float64) if values.dtype.kind == "f" else values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from softnpu.compiler.passes._edit import Edit, onnx_op
-from softnpu.graph.ir import Constant, Graph, Node, Value
+from softnpu.graph.ir import NO_WORK, Constant, Graph, Node, Value
 from softnpu.graph.onnx_def import NODE
 from softnpu.graph.wire import encode
 
@@ -14,7 +14,6 @@ GROUP = "GraphFusion"
 
 _SMALL_BYTES = 4096  # constants up to this size are compared by content
 _CHANCE = ("Random", "Bernoulli", "Multinomial", "Dropout", "Sequence", "Optional")
-_NO_WORK = frozenset({"Data", "AippData", "Const", "NetOutput"})
 _PLAIN = (bool, int, float, str, bytes)
 
 
@@ -43,7 +42,7 @@ def run(graph: Graph) -> tuple[int, int]:
 
 def _key(node: Node) -> Any:
     """What makes two nodes equal; None for nodes that must stay: chance, bodies, and what is not known well."""
-    if node.type in _NO_WORK:
+    if node.type in NO_WORK:
         return None
     inputs = tuple(_input_key(value) for value in node.inputs)
     if node.source is None:

@@ -5,24 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from softnpu.base.dtypes import from_ge
+from softnpu.base.dtypes import FORMAT_NAMES, from_ge
 from softnpu.compiler.lower import captures
 from softnpu.graph.om import Om, StoredProgram, attr_value, damaged
 from softnpu.graph.onnx_def import GRAPH
 from softnpu.graph.wire import WireError, decode
 
 ND = 2
-_FORMATS = {
-    "NCHW": 0,
-    "NHWC": 1,
-    "ND": ND,
-    "NC1HWC0": 3,
-    "FRACTAL_Z": 4,
-    "HWCN": 16,
-    "NDHWC": 27,
-    "FRACTAL_NZ": 29,
-    "NCDHW": 30,
-}
+_FORMATS = {word: number for number, word in FORMAT_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
