@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import generate_atc
+import generate_media
 import generate_onnx_suite
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -337,7 +338,8 @@ def outputs(stage: str) -> dict[Path, str]:
         tables[ROOT / "src/softnpu/constants.py"] = constants()
         for module in MODULES:
             tables[ROOT / "src/acl" / ("__init__.pyi" if module == "acl" else f"{module}.pyi")] = stub(module)
-        tables.update({path: text for path, text in generate_atc.outputs().items() if path.suffix == ".py"})
+        for part in (generate_atc, generate_media):
+            tables.update({path: text for path, text in part.outputs().items() if path.suffix == ".py"})
         return tables
     support = ROOT / "docs/support"
     pages = {support / f"{module}.md": support_page(module) for module in MODULES}
@@ -348,7 +350,8 @@ def outputs(stage: str) -> dict[Path, str]:
     pages[ROOT / "docs/environment.md"] = environment_page()
     pages[support / "operators.md"] = operators_page()
     pages[support / "onnx_suite.md"] = generate_onnx_suite.page()
-    pages.update({path: text for path, text in generate_atc.outputs().items() if path.suffix == ".md"})
+    for part in (generate_atc, generate_media):
+        pages.update({path: text for path, text in part.outputs().items() if path.suffix == ".md"})
     return pages
 
 

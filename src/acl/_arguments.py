@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from softnpu.base.errors import Raise
 from softnpu.base.log import WARNING, log
 
 M64 = (1 << 64) - 1
@@ -21,14 +22,6 @@ _RANGES = {
 }
 _SINGLE = struct.Struct("<f")
 _index = operator.index
-
-
-class Raise(Exception):
-    """Carries an exception that the binding itself raises (a TypeError, ValueError …) out of a body."""
-
-    def __init__(self, exception: Exception) -> None:
-        super().__init__(exception)
-        self.exception = exception
 
 
 def _u64(value: Any) -> int:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from acl._arguments import M64, Raise, converter, is_handle
+from acl._arguments import M64, converter, is_handle
 from softnpu.base import callsite
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, as_himpi, codes, himpi_code
 from softnpu.base.log import DEBUG, ERROR, log
 from softnpu.base.recent import recent
 from softnpu.base.trace import Span, bus
@@ -40,7 +40,6 @@ BODIES: dict[str, tuple[str, ...]] = {
 MISSPELT = {("acl.mdl", "set_aipp_rbuw_swap_switch"): "set_aipp_rbuv_swap_switch"}
 # Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
 _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})
-_HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
 _HIMPI_NOT_SUPPORT = 0x08
 # Functions that leave a wrong number of arguments to CPython's own complaint.
 _CPYTHONS_WORDS = frozenset({"acl.util.start_thread", "acl.op.register_compile_func"})
@@ -228,7 +227,7 @@ def _missing(label: str, row: tuple[Any, ...]) -> Callable[..., Any]:
     module = row[4]
     code = codes.API_NOT_SUPPORT
     if module:
-        code = 0xA0000000 | _HIMPI_MODULES[module] << 16 | 0x8000 | _HIMPI_NOT_SUPPORT
+        code = himpi_code(module, _HIMPI_NOT_SUPPORT)
 
     def body(*_args: Any) -> Any:
         raise NpuError(
@@ -256,6 +255,8 @@ def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any]
         "shape": shape, "internal": _internal, "from_outside": callsite.from_outside, "complain": _complain, "arguments": arguments, "MISSING": object(),
         "body": body or _missing(label, row),
     }  # fmt: skip
+    if row[4]:
+        space["report"] = lambda name, form, error: report(name, form, as_himpi(error, row[4]))
     resolve = []
     for index, (_, kind) in enumerate(arguments):
         space[f"convert{index}"] = converter(kind, index)

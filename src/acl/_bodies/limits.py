@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._arguments import Raise
 from acl._boundary import raw, refuses
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.runtime.process import process
 
 _MAX_FAULTS = 20

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._arguments import Raise
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.runtime.process import process
 
 _READ_ONLY = 8

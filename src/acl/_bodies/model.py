@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acl._arguments import Raise
 from acl._boundary import raw, refuses
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.executor import run
 from softnpu.executor.config import ExecConfig, LoadConfig
 from softnpu.executor.dataset import Dataset

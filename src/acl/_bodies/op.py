@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from acl._arguments import Raise, converter
+from acl._arguments import converter
 from acl._boundary import raw, refuses
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor import infer_shape as shapes
 from softnpu.executor.kernels import Kernel, KernelDesc, Selector

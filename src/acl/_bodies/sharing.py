@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acl._arguments import Raise
 from acl._boundary import raw
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import WARNING, log
 from softnpu.runtime import offers, sharing, virtual
 from softnpu.runtime.arena import CHUNK

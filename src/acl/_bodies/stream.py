@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from acl._arguments import Raise
 from acl._bodies._common import milliseconds
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 

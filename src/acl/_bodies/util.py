@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from acl._arguments import Raise
-from softnpu.base.errors import NpuError
+from softnpu.base.errors import NpuError, Raise
 from softnpu.runtime import threads
 from softnpu.runtime.process import process
 

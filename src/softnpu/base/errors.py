@@ -6,7 +6,7 @@ from typing import Any
 
 from softnpu.spec.tables import codes
 
-__all__ = ["NpuError", "codes", "describe", "message_family"]
+__all__ = ["NpuError", "Raise", "as_himpi", "codes", "describe", "himpi_code", "message_family"]
 
 
 class NpuError(RuntimeError):
@@ -26,8 +26,49 @@ class NpuError(RuntimeError):
         return f"{describe(self.code)}: {self.text}"
 
 
+class Raise(Exception):
+    """Carries an exception that the binding itself raises (a TypeError, ValueError …) out to the program."""
+
+    def __init__(self, exception: Exception) -> None:
+        super().__init__(exception)
+        self.exception = exception
+
+
+HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
+_HIMPI_FIRST = 0xA0000000
+# What an aclError of the core is called by the second media interface.
+_HIMPI_OF_ACL = {
+    codes.INVALID_PARAM: 0x03, codes.RT_PARAM_INVALID: 0x03, codes.API_NOT_SUPPORT: 0x08, codes.FEATURE_UNSUPPORTED: 0x08,
+    codes.BAD_ALLOC: 0x0C, codes.RT_MEMORY_ALLOCATION: 0x0C, codes.MEMORY_ADDRESS_UNALIGNED: 0x03, codes.UNINITIALIZE: 0x10,
+    codes.RT_CONTEXT_NULL: 0x10, codes.RT_INVALID_DEVICEID: 0x01,
+}  # fmt: skip
+
+
+def himpi_code(module: str, error: int) -> int:
+    """A return code of `acl.himpi`: `himpi_code("vpc", 0x03)` is 0xA0078003."""
+    return _HIMPI_FIRST | HIMPI_MODULES[module] << 16 | 0x8000 | error
+
+
+def as_himpi(error: NpuError, module: str) -> NpuError:
+    """The same failure with its code in the numbering of `acl.himpi`."""
+    if error.code >= _HIMPI_FIRST:
+        return error
+    code = himpi_code(module, _HIMPI_OF_ACL.get(error.code, 0x15))
+    return NpuError(code, error.text, error.remedy, values=error.values)
+
+
+def _describe_himpi(code: int) -> str:
+    from softnpu.spec.tables.himpi_errors import ERRORS
+
+    names = {number: name for name, number in HIMPI_MODULES.items()}
+    module, row = names.get(code >> 16 & 0xFFF, ""), ERRORS.get(code & 0x7FFF)
+    return f"HI_ERR_{module.upper()}_{row[0]} ({code:#x})" if module and row else f"error {code:#x}"
+
+
 def describe(code: int) -> str:
     """Name and number of a code: `ACL_ERROR_RT_PARAM_INVALID (107000)`."""
+    if code >= _HIMPI_FIRST:
+        return _describe_himpi(code)
     row = codes.TABLE.get(code)
     return f"{row[0]} ({code})" if row else f"error {code}"
 

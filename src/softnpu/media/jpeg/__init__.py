@@ -1,0 +1,1 @@
+"""JPEG files: header, decoding, encoding."""

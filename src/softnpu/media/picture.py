@@ -1,0 +1,202 @@
+"""Pictures: pixels in planes (`Pixels`), and where those lie in device memory (`Picture`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media.formats import PixelFormat, pixel_format
+from softnpu.runtime.memory import Memory
+
+_DTYPES = {"bfloat16": np.dtype(np.uint16)}
+_BYTE = np.dtype(np.uint8)
+MAX_SIDE = 1 << 15
+MAX_STRIDE = 1 << 20
+
+
+class Pixels:
+    """A picture as arrays, one for each plane: (rows, columns) or (rows, columns, channels).
+
+    The arrays may be views of device memory or belong to a codec. A packed 4:2:2 picture has one array of macro pixels
+    (rows, ceil(width / 2), 4). bfloat16 values are kept as their 16 bits.
+    """
+
+    __slots__ = ("format", "height", "planes", "width")
+
+    def __init__(self, form: PixelFormat, planes: list[np.ndarray[Any, Any]], width: int, height: int) -> None:
+        self.format = form
+        self.planes = planes
+        self.width = width
+        self.height = height
+
+    @classmethod
+    def empty(cls, form: PixelFormat, width: int, height: int) -> Pixels:
+        """New memory for a picture of this size."""
+        dtype = dtype_of(form)
+        planes = [np.empty(_plane_shape(form, index, width, height), dtype) for index in range(len(form.planes))]
+        return cls(form, planes, width, height)
+
+    def crop(self, left: int, top: int, width: int, height: int) -> Pixels:
+        """A part of the picture, without a copy. An odd corner of a picture with fewer chroma values starts at the chroma value that covers it."""
+        if left == 0 and top == 0 and width == self.width and height == self.height:
+            return self
+        planes = []
+        for index, spec in enumerate(self.format.planes):
+            x = 2 if self.format.packed else spec.x
+            rows, columns = _plane_shape(self.format, index, width, height)[:2]
+            first_row, first_column = top // spec.y, left // x
+            planes.append(self.planes[index][first_row : first_row + rows, first_column : first_column + columns])
+        return Pixels(self.format, planes, width, height)
+
+    def __repr__(self) -> str:
+        return f"Pixels({self.format.name} {self.width}x{self.height})"
+
+
+def dtype_of(form: PixelFormat) -> np.dtype[Any]:
+    """NumPy's type for the values of a format."""
+    return _DTYPES.get(form.type) or np.dtype(form.type)
+
+
+def _plane_shape(form: PixelFormat, index: int, width: int, height: int) -> tuple[int, ...]:
+    spec = form.planes[index]
+    if form.packed:
+        return height, (width + 1) // 2, 4
+    rows, columns = -(-height // spec.y), -(-width // spec.x)
+    return (rows, columns) if len(spec.channels) == 1 else (rows, columns, len(spec.channels))
+
+
+@dataclass
+class Picture:
+    """A picture in device memory, as a program describes it. Strides are bytes of a row of the first plane, and rows."""
+
+    address: int = 0
+    size: int = 0
+    width: int = 0
+    height: int = 0
+    width_stride: int = 0
+    height_stride: int = 0
+    format: int = 0
+
+    def with_strides(self) -> Picture:
+        """The same with the smallest strides where the program gave none."""
+        if self.width_stride and self.height_stride:
+            return self
+        form = pixel_format(self.format)
+        rows = self.height + (self.height & 1 if form.chroma[1] > 1 else 0)
+        return replace(
+            self,
+            width_stride=self.width_stride or form.row_bytes(self.width),
+            height_stride=self.height_stride or rows,
+        )
+
+    def pixels(self, memory: Memory, write: bool, word: str = "picture") -> Pixels:
+        """Its planes as arrays over the memory itself; raises unless the whole picture lies in memory of the program."""
+        form = pixel_format(self.format)
+        width, height = self._usable(form)
+        self._check(form, width, height, word)
+        dtype = dtype_of(form)
+        shapes = [_plane_shape(form, index, width, height) for index in range(len(form.planes))]
+        offsets, strides, offset = [], [], 0
+        for index, shape in enumerate(shapes):
+            stride = form.plane_stride(index, self.width_stride)
+            strides.append(stride)
+            offsets.append(offset)
+            end = offset + stride * (shape[0] - 1) + _row_bytes(shape, dtype.itemsize)
+            offset += stride * (self.height_stride // form.planes[index].y)
+        if end > self.size:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the {word} needs {end} bytes ({form.name}, {width}x{height}, strides {self.width_stride}x{self.height_stride}), its buffer has {self.size}",
+                f"allocate {form.size(self.width_stride, self.height_stride)} bytes and give that as its size",
+            )
+        if write:
+            memory.reach(self.address, end, True)
+        base = memory.view(self.address, (end,), _BYTE)
+        planes = []
+        for shape, stride, start in zip(shapes, strides, offsets, strict=True):
+            step = (stride, dtype.itemsize) if len(shape) == 2 else (stride, shape[2] * dtype.itemsize, dtype.itemsize)
+            planes.append(np.ndarray(shape, dtype, base, start, step))
+        return Pixels(form, planes, width, height)
+
+    def _usable(self, form: PixelFormat) -> tuple[int, int]:
+        """Width and height for which memory is described: an odd side whose last chroma value has no room is one less."""
+        width, height = self.width, self.height
+        if form.chroma[1] == 2 and height & 1 and self.height_stride <= height and height > 1:
+            height -= 1
+        if form.chroma[0] == 2 and width & 1 and self.width_stride <= form.pixel_bytes * width and width > 1:
+            width -= 1
+        return width, height
+
+    def _check(self, form: PixelFormat, width: int, height: int, word: str) -> None:
+        if self.address == 0:
+            raise NpuError(codes.INVALID_PARAM, f"the {word} has no memory (address 0)", "allocate it with dvpp_malloc")
+        if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the {word} is {width}x{height}",
+                f"give it a width and a height from 1 to {MAX_SIDE}",
+            )
+        least = form.row_bytes(width)
+        if not least <= self.width_stride <= MAX_STRIDE:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the width stride {self.width_stride} of the {word} does not fit its width {width} ({form.name} takes {least} bytes a row)",
+                "the width stride is in bytes: width times the bytes of a pixel, aligned as the chip wants",
+            )
+        if not height <= self.height_stride <= MAX_STRIDE:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the height stride {self.height_stride} of the {word} is less than its height {height}",
+                "the height stride counts rows: the height, aligned as the chip wants",
+            )
+        if self.address % form.item:
+            raise NpuError(
+                codes.MEMORY_ADDRESS_UNALIGNED,
+                f"the address {self.address:#x} of the {word} is no multiple of {form.item}",
+                "use the address that dvpp_malloc returned",
+            )
+        if self.width_stride % form.item:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the width stride {self.width_stride} of the {word} is no multiple of its {form.item}-byte values",
+                "align it",
+            )
+
+
+def _row_bytes(shape: tuple[int, ...], item: int) -> int:
+    return shape[1] * item * (shape[2] if len(shape) == 3 else 1)
+
+
+@dataclass
+class Region:
+    """A rectangle in pixels; `right` and `bottom` are one past the end."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    right: int = field(init=False)
+    bottom: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.right = self.left + self.width
+        self.bottom = self.top + self.height
+
+    def check_inside(self, width: int, height: int, word: str) -> None:
+        """Raise unless it lies in a picture of this size."""
+        if (
+            self.width <= 0
+            or self.height <= 0
+            or self.left < 0
+            or self.top < 0
+            or self.right > width
+            or self.bottom > height
+        ):
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the {word} {self.width}x{self.height} at ({self.left}, {self.top}) is not inside the {width}x{height} picture",
+                "keep it inside; in acl.media left, right, top and bottom are inclusive",
+            )

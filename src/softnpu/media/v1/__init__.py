@@ -1,0 +1,1 @@
+"""First media interface: the objects behind `acl.media`."""

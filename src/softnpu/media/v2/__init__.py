@@ -1,0 +1,1 @@
+"""Second media interface: the objects behind `acl.himpi`."""
