@@ -34,10 +34,25 @@ BODIES: dict[str, tuple[str, ...]] = {
     "acl.util": ("util",),
     "acl.op": ("op",),
     "acl.blas": ("blas",),
+    "acl.media": (
+        "media_memory",
+        "media_desc",
+        "media_channel",
+        "media_vpc",
+        "media_image",
+        "media_vdec",
+        "media_venc",
+    ),  # fmt: skip
+    "acl.himpi": ("himpi_sys", "himpi_vpc", "himpi_pngd", "himpi_vdec", "himpi_venc"),
     "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp", "dump"),
 }
 # Spellings of the guide that the binding does not have: programs typed from it run, `dir()` does not show them.
-MISSPELT = {("acl.mdl", "set_aipp_rbuw_swap_switch"): "set_aipp_rbuv_swap_switch"}
+MISSPELT = {
+    ("acl.mdl", "set_aipp_rbuw_swap_switch"): "set_aipp_rbuv_swap_switch",
+    ("acl.himpi", "vdec_start_rcv_stream"): "vdec_start_recv_stream",
+    ("acl.himpi", "vdec_stop_rcv_stream"): "vdec_stop_recv_stream",
+    ("acl.himpi", "pngd_get_image_info"): "png_get_image_info",
+}
 # Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
 _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})
 _HIMPI_NOT_SUPPORT = 0x08

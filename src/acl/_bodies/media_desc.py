@@ -1,0 +1,1 @@
+"""Bodies of `acl.media`: descriptions of pictures, streams, regions and settings."""

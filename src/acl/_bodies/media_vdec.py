@@ -1,0 +1,1 @@
+"""Bodies of `acl.media`: video decoding."""
