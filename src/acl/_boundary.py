@@ -42,7 +42,7 @@ BODIES: dict[str, tuple[str, ...]] = {
         "media_image",
         "media_vdec",
         "media_venc",
-    ),  # fmt: skip
+    ),
     "acl.himpi": ("himpi_sys", "himpi_vpc", "himpi_pngd", "himpi_vdec", "himpi_venc"),
     "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp", "dump"),
 }
