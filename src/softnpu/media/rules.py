@@ -1,13 +1,29 @@
-"""What a chip's media engines accept. Strict mode refuses what the chip refuses; otherwise a broken rule is logged once."""
+"""What a chip's media engines accept. Strict mode refuses what the chip refuses; otherwise a broken rule is logged once.
+
+The rules are rows (`spec/media_chips.toml`). What would be unsafe is checked elsewhere and always; this is about programs that
+run here and would fail on the board.
+"""
 
 from __future__ import annotations
 
-from softnpu.media.picture import Picture
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.base.log import WARNING, log
+from softnpu.media.formats import is_known, pixel_format
+from softnpu.media.picture import Picture, Region
 from softnpu.runtime.process import process
+from softnpu.spec.tables.media_chips import CHIPS
+
+_WORDS = {"vpc": "VPC", "jpegd": "JPEGD", "jpege": "JPEGE", "pngd": "PNGD", "vdec": "VDEC", "venc": "VENC"}
+_REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"
+_WIDE = 4096
 
 
 def family() -> str:
-    """The chip family of the device in use, as the rows call it: 310, 910, 310P, 310B, 910B, A3."""
+    """The chip family of the devices, as the rows call it: 310, 910, 310P, 310B, 910B, A3."""
     return str(process().devices[0].info.soc.family)
 
 
@@ -16,9 +32,149 @@ def strict() -> bool:
     return process().memory.strict
 
 
+def row(engine: str, chip: str | None = None) -> dict[str, Any]:
+    """The limits of an engine; those of the most capable chip where this one has no such engine."""
+    found: dict[str, Any] = CHIPS[chip or family()].get(engine) or CHIPS["310B"][engine]
+    return found
+
+
+def channel_ids(kind: str) -> int:
+    """How many channel ids there are: kinds `vpc`, `vdec`, `venc`, `pngd` of acl.himpi, `vdec_v1` of acl.media."""
+    return int(CHIPS[family()]["ids"].get(kind, 128))
+
+
 def supports(engine: str, version: int) -> None:
-    """Raise (strict) or warn when the chip has no such engine in this version of the interface."""
+    """Refuse (strict) or note that the chip has no such engine in this version of the interface."""
+    if engine not in CHIPS[family()][f"v{version}"]:
+        face = "acl.media" if version == 1 else "acl.himpi"
+        _tell(codes.API_NOT_SUPPORT, (f"it has no {_WORDS[engine]} in {face}",))
 
 
-def check(engine: str, role: str, picture: Picture | None = None, **facts: object) -> None:
-    """Raise (strict) or warn when a picture breaks a rule of the chip."""
+def supports_function(name: str) -> None:
+    """The same for a single function."""
+    if name in CHIPS[family()]["missing"]:
+        _tell(codes.API_NOT_SUPPORT, (f"it does not support {name}",))
+
+
+def check(
+    engine: str,
+    role: str,
+    picture: Picture | None = None,
+    *,
+    region: Region | None = None,
+    paste: Region | None = None,
+    target: tuple[int, int] | None = None,
+    interpolation: int | None = None,
+    stream: tuple[int, int] | None = None,
+    resize: bool = False,
+) -> None:
+    """Refuse (strict) or note what the chip does not take.
+
+    `region` is cut out of the picture and scaled to `target`, `paste` is where something is put into it, `stream` the size of a
+    video; `resize` marks the one call that some chips allow larger pictures for.
+    """
+    shape = None if picture is None else (picture.width, picture.height, picture.width_stride, picture.height_stride, picture.format)  # fmt: skip
+    broken = _broken(
+        engine, role, family(), shape, _corners(region), _corners(paste), target, interpolation, stream, resize
+    )
+    if broken:
+        _tell(codes.INVALID_PARAM, broken)
+
+
+def _corners(region: Region | None) -> tuple[int, int, int, int] | None:
+    return None if region is None else (region.left, region.top, region.width, region.height)
+
+
+def _tell(code: int, broken: tuple[str, ...]) -> None:
+    name = process().devices[0].info.soc.name
+    if strict():
+        raise NpuError(code, f"{name} refuses this: {'; '.join(broken)}", _REMEDY)
+    _note(name, broken)
+
+
+@functools.lru_cache(maxsize=1024)
+def _note(name: str, broken: tuple[str, ...]) -> None:
+    """Once for each."""
+    log().write(WARNING, f"{name} would refuse this: {'; '.join(broken)}", "DVPP", "check")
+
+
+@functools.lru_cache(maxsize=4096)
+def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: Any, target: Any, interpolation: Any, stream: Any, resize: bool) -> tuple[str, ...]:  # fmt: skip
+    limits = row(engine, chip)
+    found: list[str] = []
+    if shape is not None:
+        found += _picture(engine, role, limits, shape, resize)
+    if region is not None:
+        found += _region(limits, region)
+    if paste is not None and paste[0] % limits.get("paste_left", 1):
+        found.append(f"the paste region starts at column {paste[0]}, no multiple of {limits['paste_left']}")
+    if region is not None and target is not None and "scale" in limits:
+        found += _scaling(limits["scale"], region[2:], target)
+    if interpolation is not None and interpolation not in limits.get("interpolations", (interpolation,)):
+        found.append(f"interpolation {interpolation} is not among {limits['interpolations']}")
+    if stream is not None:
+        found += _within(limits["stream"], stream[0], stream[1], "the video")
+    return tuple(found)
+
+
+def _picture(engine: str, role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Iterator[str]:
+    width, height, width_stride, height_stride, value = shape
+    word = {"in": "the input", "out": "the output"}[role]
+    if not is_known(value):
+        return
+    form = pixel_format(value)
+    allowed = limits.get("formats") or limits.get({"in": "input_formats", "out": "output_formats"}[role])
+    if allowed is not None and value not in allowed:
+        yield f"{word} has the format {form.name} ({value})"
+    if ("w" in form.even and width % 2) or ("h" in form.even and height % 2):
+        yield f"{word} is {width}x{height}, {form.name} wants even sides"
+    size: list[int] = limits["resize"] if resize and "resize" in limits else _sizes(limits, role)
+    if role == "in" and value in limits.get("input_large_formats", ()):
+        size = [*size[:2], *limits["input_large"]]
+    yield from _within(size, width, height, word)
+    wide = limits.get("wide_formats")
+    if role == "in" and wide and max(width, height) > _WIDE and value not in wide:
+        yield f"{word} is {width}x{height}; above {_WIDE} {form.name} is not taken"
+    yield from _strides(limits, form, word, width_stride, height_stride)
+
+
+def _sizes(limits: dict[str, Any], role: str) -> list[int]:
+    found: list[int] = limits.get("size") or limits.get("picture") or limits[{"in": "input", "out": "output"}[role]]
+    return found
+
+
+def _strides(limits: dict[str, Any], form: Any, word: str, width_stride: int, height_stride: int) -> Iterator[str]:
+    unit = limits.get("width_align", 1) * (form.pixel_bytes if not form.packed else 2)
+    if width_stride % unit:
+        yield f"the width stride {width_stride} of {word} is no multiple of {unit}"
+    rows = max(limits.get("height_align", 1), 2 if "h" in form.even else 1)
+    if height_stride % rows:
+        yield f"the height stride {height_stride} of {word} is no multiple of {rows}"
+    low, high = limits.get("stride", (0, width_stride))
+    if width_stride and not low <= width_stride <= high:
+        yield f"the width stride {width_stride} of {word} is outside {low} to {high}"
+    low, high = limits.get("rows", (0, height_stride))
+    if height_stride and not low <= height_stride <= high:
+        yield f"the height stride {height_stride} of {word} is outside {low} to {high}"
+
+
+def _within(size: list[int], width: int, height: int, word: str) -> Iterator[str]:
+    least_width, least_height, most_width, most_height = size
+    if not (least_width <= width <= most_width and least_height <= height <= most_height):
+        yield f"{word} is {width}x{height}, outside {least_width}x{least_height} to {most_width}x{most_height}"
+
+
+def _region(limits: dict[str, Any], region: tuple[int, int, int, int]) -> Iterator[str]:
+    left, top, width, height = region
+    least_width, least_height = limits.get("region", (1, 1))
+    if width < least_width or height < least_height:
+        yield f"the region is {width}x{height}, smaller than {least_width}x{least_height}"
+    if limits.get("crop_parity") and (left % 2 or top % 2 or width % 2 or height % 2):
+        yield f"the region {width}x{height} at ({left}, {top}) must start even and end odd"
+
+
+def _scaling(limits: list[int], size: tuple[int, int], target: tuple[int, int]) -> Iterator[str]:
+    shrink, grow = limits
+    for before, after, word in zip(size, target, ("width", "height"), strict=True):
+        if after * shrink < before or after > before * grow:
+            yield f"the {word} goes from {before} to {after}; only 1/{shrink} to {grow} times is possible"
