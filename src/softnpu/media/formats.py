@@ -116,6 +116,6 @@ def pixel_format(value: int) -> PixelFormat:
         raise NpuError(
             codes.INVALID_PARAM,
             f"pixel format {value} is not one that can be processed",
-            "use a value of acldvppPixelFormat / hi_pixel_format; docs/support/media.md lists those that can",
+            "use a value of acldvppPixelFormat / hi_pixel_format; docs/support/media_limits.md lists those that can",
         )
     return _make(value)

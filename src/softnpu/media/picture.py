@@ -36,7 +36,7 @@ class Pixels:
     def empty(cls, form: PixelFormat, width: int, height: int) -> Pixels:
         """New memory for a picture of this size."""
         dtype = dtype_of(form)
-        planes = [np.empty(_plane_shape(form, index, width, height), dtype) for index in range(len(form.planes))]
+        planes = [np.empty(plane_shape(form, index, width, height), dtype) for index in range(len(form.planes))]
         return cls(form, planes, width, height)
 
     def crop(self, left: int, top: int, width: int, height: int) -> Pixels:
@@ -46,7 +46,7 @@ class Pixels:
         planes = []
         for index, spec in enumerate(self.format.planes):
             x = 2 if self.format.packed else spec.x
-            rows, columns = _plane_shape(self.format, index, width, height)[:2]
+            rows, columns = plane_shape(self.format, index, width, height)[:2]
             first_row, first_column = top // spec.y, left // x
             planes.append(self.planes[index][first_row : first_row + rows, first_column : first_column + columns])
         return Pixels(self.format, planes, width, height)
@@ -60,7 +60,8 @@ def dtype_of(form: PixelFormat) -> np.dtype[Any]:
     return _DTYPES.get(form.type) or np.dtype(form.type)
 
 
-def _plane_shape(form: PixelFormat, index: int, width: int, height: int) -> tuple[int, ...]:
+def plane_shape(form: PixelFormat, index: int, width: int, height: int) -> tuple[int, ...]:
+    """The shape of a plane's array in a picture of this size."""
     spec = form.planes[index]
     if form.packed:
         return height, (width + 1) // 2, 4
@@ -98,7 +99,7 @@ class Picture:
         width, height = self._usable(form)
         self._check(form, width, height, word)
         dtype = dtype_of(form)
-        shapes = [_plane_shape(form, index, width, height) for index in range(len(form.planes))]
+        shapes = [plane_shape(form, index, width, height) for index in range(len(form.planes))]
         offsets, strides, offset = [], [], 0
         for index, shape in enumerate(shapes):
             stride = form.plane_stride(index, self.width_stride)

@@ -1,0 +1,392 @@
+"""Drawing on pictures: mosaic, covers, lines and on-screen display.
+
+What leaves the picture is cut off. Sub-sampled chroma takes a colour by the share of its pixels that are painted. An
+alpha channel of the picture keeps its values. Colours are 0xRRGGBB; YUV pictures get them through the default matrix.
+Items check themselves when they are made, so a wrong one leaves the picture as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media import csc
+from softnpu.media._planes import Array
+from softnpu.media.convert import convert
+from softnpu.media.doors import cv2
+from softnpu.media.filters import CHANNEL_INDEX, check_planes, check_type, guarded, unpacked, wrong
+from softnpu.media.formats import RGB_888, PixelFormat, PlaneSpec, pixel_format
+from softnpu.media.picture import MAX_SIDE, Pixels, Region
+
+Point = tuple[int, int]
+MAX_ITEMS = 100
+MOSAIC_BLOCKS = (8, 16, 32)
+ARGB_8888, ARGB_4444, ARGB_1555, ARGB_CLUT2, ARGB_CLUT4 = 14, 25, 33, 41, 42
+INVERT_NONE, INVERT_RGB, INVERT_ALPHA, INVERT_ALL = range(4)
+_OSD_BITS = {ARGB_8888: 32, ARGB_4444: 16, ARGB_1555: 16, ARGB_CLUT2: 2, ARGB_CLUT4: 4}
+_COLOURS = 16
+_BYTES = frozenset({"uint8"})
+_YUV_PACKED_444 = 11
+_LEAST_MOSAIC = 8
+_FAR = 2 * MAX_SIDE
+_SHIFT = 8  # bits after the point of OpenCV's coordinates
+
+
+def _check_points(points: Sequence[Point]) -> None:
+    for x, y in points:
+        if max(abs(x), abs(y)) > _FAR:
+            raise wrong(f"the point ({x}, {y}) is too far outside", f"use coordinates from {-_FAR} to {_FAR}")
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """A region in which blocks of `block` x `block` pixels, counted from its corner, become one colour."""
+
+    region: Region
+    block: int
+
+    def __post_init__(self) -> None:
+        if self.block not in MOSAIC_BLOCKS:
+            raise wrong(f"the mosaic block is {self.block}", "use 8, 16 or 32 pixels")
+        if min(self.region.width, self.region.height) < _LEAST_MOSAIC:
+            raise wrong(f"the mosaic region is {self.region.width}x{self.region.height}", "use at least 8x8")
+
+
+@dataclass(frozen=True)
+class RectCover:
+    """A filled rectangle."""
+
+    region: Region
+    colour: int
+
+    def __post_init__(self) -> None:
+        if self.region.width < 1 or self.region.height < 1:
+            raise wrong(f"a cover is {self.region.width}x{self.region.height}", "use sides of at least 1")
+
+
+@dataclass(frozen=True)
+class QuadCover:
+    """A quadrilateral, its corners included: filled, or its outline with a thickness."""
+
+    points: Sequence[Point]
+    colour: int
+    is_solid: bool = True
+    thickness: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.points) != 4:
+            raise wrong(f"a quadrilateral has {len(self.points)} points", "give 4")
+        _check_points(self.points)
+        if not self.is_solid:
+            self.outline()
+
+    def outline(self) -> list[Line]:
+        """Its sides."""
+        ends = zip(self.points, (*self.points[1:], self.points[0]), strict=True)
+        return [Line(start, end, self.thickness, self.colour) for start, end in ends]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with both its end points. In the directions of the axes it is `thickness` wide: for 2 the row of the points and the next."""
+
+    start: Point
+    end: Point
+    thickness: int
+    colour: int
+
+    def __post_init__(self) -> None:
+        _check_points((self.start, self.end))
+        if self.start == self.end:
+            raise wrong(f"a line starts and ends at {self.start}", "give two different points")
+        if self.thickness < 2 or self.thickness % 2 or self.thickness > MAX_SIDE:
+            raise wrong(f"the thickness of a line is {self.thickness}", "use an even number from 2")
+
+
+@dataclass(frozen=True, eq=False)
+class Osd:
+    """A picture with alpha to lay over a region: `data` is its memory as (rows, stride) bytes.
+
+    ARGB_8888 has the bytes A, R, G, B; 1555 and 4444 are little-endian words with alpha on top; the table formats have
+    the first pixel in the lowest bits. `fg_alpha` and `bg_alpha` are the alpha of 1555 pixels whose bit is 1 and 0.
+    """
+
+    region: Region
+    form: int
+    data: Array
+    bg_alpha: int = 0
+    fg_alpha: int = 255
+    inverted: int = INVERT_NONE
+
+    def __post_init__(self) -> None:
+        if self.form not in _OSD_BITS:
+            raise NpuError(
+                codes.API_NOT_SUPPORT,
+                f"draw_osd cannot read pictures of the format {self.form}",
+                "use ARGB_8888 (14), ARGB_4444 (25), ARGB_1555 (33), ARGB_CLUT2 (41) or ARGB_CLUT4 (42)",
+            )
+        width, height = self.region.width, self.region.height
+        if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+            raise wrong(f"the region to lay over is {width}x{height}", f"use sides from 1 to {MAX_SIDE}")
+        data, row = self.data, self.row_bytes
+        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[0] < height or data.shape[1] < row:
+            raise wrong(
+                f"the picture to lay over has the shape {data.shape} in {data.dtype}",
+                f"give {height} rows of at least {row} bytes",
+            )
+        if not (0 <= self.bg_alpha <= 255 and 0 <= self.fg_alpha <= 255):
+            raise wrong(f"the alphas are {self.bg_alpha} and {self.fg_alpha}", "use 0 to 255")
+        if not INVERT_NONE <= self.inverted <= INVERT_ALL:
+            raise wrong(f"osd_inverted_color is {self.inverted}", "use 0 (none), 1 (rgb), 2 (alpha) or 3 (all)")
+
+    @property
+    def row_bytes(self) -> int:
+        """The smallest stride."""
+        return -(-self.region.width * _OSD_BITS[self.form] // 8)
+
+
+@contextmanager
+def _canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
+    """The picture to draw on, in separate planes; a packed one is put together afterwards."""
+    check_planes(out, f"picture of {word}")
+    check_type(out.format, word, _BYTES)
+    if not 1 <= count <= MAX_ITEMS:
+        raise wrong(f"{word} is given {count} items", f"give 1 to {MAX_ITEMS}")
+    loose = unpacked(out)
+    yield loose
+    if loose is not out:
+        convert(loose, out.format, csc.matrix(csc.DEFAULT), out)
+
+
+def _colours(rgb: Array, form: PixelFormat) -> Array:
+    """R, G, B values (rows, columns, 3) as the values of a picture's format, in the order of CHANNEL_INDEX."""
+    if form.space == "rgb":
+        return rgb
+    height, width = rgb.shape[:2]
+    picture = Pixels(pixel_format(RGB_888), [np.ascontiguousarray(rgb)], width, height)
+    return convert(picture, pixel_format(_YUV_PACKED_444), csc.matrix(csc.DEFAULT)).planes[0]
+
+
+def _colour(value: int, form: PixelFormat) -> Array:
+    """One colour 0xRRGGBB; bits above are not looked at."""
+    return _colours(np.array([[[value >> 16 & 255, value >> 8 & 255, value & 255]]], np.uint8), form)
+
+
+def _channels(plane: Array, spec: PlaneSpec) -> Iterator[tuple[int, Array]]:
+    """(place in a colour, values) of the channels of a plane that carry colour."""
+    for index, name in enumerate(spec.channels):
+        if name not in "ax":
+            yield CHANNEL_INDEX[name], plane if plane.ndim == 2 else plane[:, :, index]
+
+
+def _clip(region: Region, out: Pixels) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what lies in the picture."""
+    return max(region.left, 0), max(region.top, 0), min(region.right, out.width), min(region.bottom, out.height)
+
+
+def _block_sums(values: Array, left: int, top: int, spec: PlaneSpec) -> Array:
+    """Sums over the pixels of each value of a plane, for pixels that start at (left, top)."""
+    if spec.x == spec.y == 1:
+        return values
+    before, above = left % spec.x, top % spec.y
+    rows, columns = values.shape
+    wide = np.pad(values, ((above, -(above + rows) % spec.y), (before, -(before + columns) % spec.x)))
+    phases = [wide[y :: spec.y, x :: spec.x] for y in range(spec.y) for x in range(spec.x)]
+    total = phases[0].copy()
+    for phase in phases[1:]:
+        total += phase
+    return total
+
+
+def _whole(pixels: int, step: int, first: int, count: int) -> Array:
+    """How many of the pixels of each value are in the picture, along one side: fewer at an odd end."""
+    return np.minimum(step, pixels - step * np.arange(first, first + count)).astype(np.uint32)
+
+
+def _blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: Array) -> None:
+    """Blend colours (rows, columns, 3), or one for all, into one plane by an alpha of bytes; all of it lies in the picture."""
+    spec = out.format.planes[place]
+    x, y = left // spec.x, top // spec.y
+    weight = alpha.astype(np.uint32)
+    sums = _block_sums(weight, left, top, spec)
+    height, width = sums.shape
+    whole = 255 * np.outer(_whole(out.height, spec.y, y, height), _whole(out.width, spec.x, x, width))
+    if whole[-1, -1] == whole[0, 0]:
+        whole = whole[0, 0]  # NumPy divides by one number several times faster
+    for index, values in _channels(out.planes[place][y : y + height, x : x + width], spec):
+        if colours.size == 3:
+            added = sums * np.uint32(colours[0, 0, index])
+        else:
+            added = _block_sums(weight * colours[:, :, index], left, top, spec)
+        values[...] = (values * (whole - sums) + added + whole // 2) // whole
+
+
+def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None:
+    """Paint one colour where the mask is 255: full planes are written at once, sub-sampled ones are blended."""
+    chosen = mask != 0
+    for place, spec in enumerate(out.format.planes):
+        if spec.x > 1 or spec.y > 1:
+            _blend(out, place, left, top, mask, colour)
+            continue
+        part = out.planes[place][top : top + mask.shape[0], left : left + mask.shape[1]]
+        for index, values in _channels(part, spec):
+            values[chosen] = colour[0, 0, index]
+
+
+def _fill(out: Pixels, region: Region, colour: Array) -> None:
+    """Fill a rectangle: whole chroma values at once, and by mask when it divides some."""
+    left, top, right, bottom = _clip(region, out)
+    if left >= right or top >= bottom:
+        return
+    x, y = out.format.chroma
+    if left % x or top % y or (right % x and right < out.width) or (bottom % y and bottom < out.height):
+        _paint(out, left, top, np.full((bottom - top, right - left), 255, np.uint8), colour)
+        return
+    for plane, spec in zip(out.planes, out.format.planes, strict=True):
+        part = plane[top // spec.y : -(-bottom // spec.y), left // spec.x : -(-right // spec.x)]
+        for index, values in _channels(part, spec):
+            values[...] = colour[0, 0, index]
+
+
+def _polygon(out: Pixels, corners: Array, colour: Array) -> None:
+    """Fill a polygon of float corners (n, 2), its border included."""
+    low, high = np.floor(corners.min(axis=0)).astype(int) - 1, np.ceil(corners.max(axis=0)).astype(int) + 2
+    left, top = max(int(low[0]), 0), max(int(low[1]), 0)
+    right, bottom = min(int(high[0]), out.width), min(int(high[1]), out.height)
+    if left >= right or top >= bottom:
+        return
+    mask = np.zeros((bottom - top, right - left), np.uint8)
+    fixed = np.rint((corners - (left, top)) * (1 << _SHIFT)).astype(np.int32)
+    with guarded():
+        cv2().fillPoly(mask, [fixed], 255, lineType=cv2().LINE_8, shift=_SHIFT)
+    _paint(out, left, top, mask, colour)
+
+
+def _stroke(out: Pixels, item: Line) -> None:
+    """A straight line with flat ends. Even coordinates and thickness cover whole chroma values of 4:2:0 along the axes."""
+    first, last = np.array(item.start, np.float64), np.array(item.end, np.float64)
+    along = (last - first) / np.hypot(*(last - first))
+    across = np.array([-along[1], along[0]])
+    if across[1] < 0 or (across[1] == 0 and across[0] < 0):
+        across = -across
+    low = -(item.thickness // 4 * 2)
+    high = low + item.thickness - 1
+    corners = [first + low * across, last + low * across, last + high * across, first + high * across]
+    _polygon(out, np.array(corners), _colour(item.colour, out.format))
+
+
+def line(out: Pixels, items: Sequence[Line]) -> None:
+    """Draw 1 to 100 lines, in their order."""
+    with _canvas(out, len(items), "draw_line") as canvas:
+        for item in items:
+            _stroke(canvas, item)
+
+
+def cover(out: Pixels, items: Sequence[RectCover | QuadCover]) -> None:
+    """Draw 1 to 100 covers, in their order. The chip fills quadrilaterals only; an outline is drawn here too."""
+    with _canvas(out, len(items), "draw_cover") as canvas:
+        for item in items:
+            colour = _colour(item.colour, canvas.format)
+            if isinstance(item, RectCover):
+                _fill(canvas, item.region, colour)
+            elif item.is_solid:
+                _polygon(canvas, np.array(item.points, np.float64), colour)
+            else:
+                for side in item.outline():
+                    _stroke(canvas, side)
+
+
+def _edges(first: int, last: int, step: int, size: int) -> tuple[Array, int]:
+    """Where blocks begin between `first` and `last`, and the end; cut off at 0 and `size`."""
+    low, high = max(first, 0), min(last, size)
+    if low >= high:
+        return np.empty(0, np.intp), high
+    skipped = (low - first) // step * step
+    return np.maximum(np.arange(first + skipped, high, step), low), high
+
+
+def _mosaic_plane(plane: Array, spec: PlaneSpec, item: Mosaic) -> None:
+    """Every block becomes its mean; blocks that are cut off count what is left of them."""
+    area = item.region
+    lefts, right = _edges(area.left // spec.x, -(-area.right // spec.x), item.block // spec.x, plane.shape[1])
+    tops, bottom = _edges(area.top // spec.y, -(-area.bottom // spec.y), item.block // spec.y, plane.shape[0])
+    if not (lefts.size and tops.size):
+        return
+    part = plane[tops[0] : bottom, lefts[0] : right]
+    heights, widths = np.diff(tops, append=bottom), np.diff(lefts, append=right)
+    sums = np.add.reduceat(part, tops - tops[0], axis=0, dtype=np.uint32)
+    sums = np.add.reduceat(sums, lefts - lefts[0], axis=1, dtype=np.uint32)
+    counts = np.outer(heights, widths).reshape(tops.size, lefts.size, *[1] * (plane.ndim - 2))
+    means = ((sums + counts // 2) // counts).astype(np.uint8)
+    part[...] = means.repeat(heights, axis=0).repeat(widths, axis=1)
+
+
+def mosaic(out: Pixels, regions: Sequence[Mosaic]) -> None:
+    """Make 1 to 100 regions unrecognisable: each block becomes its mean. Regions may leave the picture."""
+    with _canvas(out, len(regions), "draw_mosaic") as canvas:
+        for item in regions:
+            for plane, spec in zip(canvas.planes, canvas.format.planes, strict=True):
+                _mosaic_plane(plane, spec, item)
+
+
+def _fields(words: Array, widths: Sequence[int]) -> Array:
+    """Bit fields of words, from the top, as channels of 0..255."""
+    fields, place = [], sum(widths)
+    for width in widths:
+        place -= width
+        most = (1 << width) - 1
+        fields.append(((words >> place & most).astype(np.uint32) * 255 + most // 2) // most)
+    return np.stack(fields, axis=2).astype(np.uint8)
+
+
+def _argb(item: Osd, clut: Sequence[int]) -> Array:
+    """The picture to lay over as bytes (rows, columns, 4) in the order a, r, g, b."""
+    width = item.region.width
+    data = item.data[: item.region.height, : item.row_bytes]
+    if item.form == ARGB_8888:
+        return data.reshape(data.shape[0], width, 4).copy()
+    if item.form in (ARGB_1555, ARGB_4444):
+        words = np.ascontiguousarray(data).view("<u2")
+        if item.form == ARGB_4444:
+            return _fields(words, (4, 4, 4, 4))
+        argb = _fields(words, (1, 5, 5, 5))
+        argb[:, :, 0] = np.where(argb[:, :, 0], np.uint8(item.fg_alpha), np.uint8(item.bg_alpha))
+        return argb
+    bits = _OSD_BITS[item.form]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    places = (data[:, :, None] >> shifts & ((1 << bits) - 1)).reshape(data.shape[0], -1)[:, :width]
+    table = np.array([value & 0xFFFFFFFF for value in clut], np.uint32)
+    return _fields(table[places], (8, 8, 8, 8))
+
+
+def osd(out: Pixels, items: Sequence[Osd], clut: Sequence[int] = ()) -> None:
+    """Lay 1 to 100 pictures over, in their order. `clut` has 16 colours 0xAARRGGBB for the table formats."""
+    if len(clut) < _COLOURS and any(_OSD_BITS[item.form] < 8 for item in items):
+        raise wrong(f"the colour table has {len(clut)} entries", f"give {_COLOURS} values 0xAARRGGBB")
+    with _canvas(out, len(items), "draw_osd") as canvas:
+        for item in items:
+            argb = _argb(item, clut)
+            if item.inverted in (INVERT_RGB, INVERT_ALL):
+                argb[:, :, 1:] ^= 255
+            if item.inverted in (INVERT_ALPHA, INVERT_ALL):
+                argb[:, :, 0] ^= 255
+            _overlay(canvas, item.region, argb)
+
+
+def _overlay(out: Pixels, region: Region, argb: Array) -> None:
+    """Blend what is in the picture and not transparent: overlays are often as large as the picture and mostly empty."""
+    left, top, right, bottom = _clip(region, out)
+    if left >= right or top >= bottom:
+        return
+    argb = argb[top - region.top : bottom - region.top, left - region.left : right - region.left]
+    with guarded():
+        x, y, width, height = cv2().boundingRect(np.ascontiguousarray(argb[:, :, 0]))
+    if width and height:
+        part = argb[y : y + height, x : x + width]
+        colours = _colours(part[:, :, 1:], out.format)
+        for place in range(len(out.planes)):
+            _blend(out, place, left + x, top + y, part[:, :, 0], colours)
