@@ -60,7 +60,7 @@ def expected_input(nv12: np.ndarray) -> np.ndarray:
     luma = nv12[:SIDE].astype(np.int64)
     chroma = nv12[SIDE:].reshape(SIDE // 2, SIDE // 2, 2).astype(np.int64).repeat(2, 0).repeat(2, 1) - 128
     pixels = np.clip((np.concatenate([luma[..., None], chroma], -1) @ np.array(MATRIX).T) >> 8, 0, 255)
-    scaled = (pixels - np.float32(MEAN)) * np.float32(RECIPROCAL)
+    scaled = (pixels - np.float32(np.float16(MEAN))) * np.float32(np.float16(RECIPROCAL))  # kept as fp16 in the model
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], np.float32)
 
 

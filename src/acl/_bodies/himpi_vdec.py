@@ -1,1 +1,133 @@
 """Bodies of `acl.himpi`: video and JPEG decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media.v2 import jpegd, vdec
+from softnpu.media.v2 import vdec_structs as structs
+from softnpu.media.v2.answers import got_frame, no_frame, written
+from softnpu.media.v2.structs import IMAGE_INFO
+from softnpu.media.v2.system import need_system
+from softnpu.media.v2.vdec_channel import DecodeChannel
+
+
+def _channel(chn: int) -> DecodeChannel:
+    found: DecodeChannel = need_system("vdec").vdec.get(chn)
+    return found
+
+
+def vdec_create_chn(chn: int, attr: dict[str, Any]) -> None:
+    wanted = structs.CHN_ATTR.read(attr)
+    need_system("vdec").vdec.open(chn, lambda: DecodeChannel(chn, wanted))
+
+
+def vdec_destroy_chn(chn: int) -> None:
+    channel = need_system("vdec").vdec.take(chn)
+    channel.close()
+    channel.ready.close()
+
+
+def vdec_set_chn_attr(chn: int, attr: dict[str, Any]) -> None:
+    _channel(chn).set_attr(structs.CHN_ATTR.read(attr))
+
+
+def vdec_get_chn_attr(chn: int) -> dict[str, Any]:
+    return written(structs.CHN_ATTR, lambda: _channel(chn).attr)
+
+
+def vdec_set_chn_param(chn: int, param: dict[str, Any]) -> None:
+    _channel(chn).set_param(structs.CHN_PARAM.read(param))
+
+
+def vdec_get_chn_param(chn: int) -> dict[str, Any]:
+    return written(structs.CHN_PARAM, lambda: _channel(chn).param)
+
+
+def vdec_set_protocol_param(chn: int, param: dict[str, Any]) -> None:
+    _channel(chn).set_protocol(structs.PROTOCOL_PARAM.read(param))
+
+
+def vdec_get_protocol_param(chn: int) -> dict[str, Any]:
+    return written(structs.PROTOCOL_PARAM, lambda: _channel(chn).protocol)
+
+
+def vdec_start_recv_stream(chn: int) -> None:
+    _channel(chn).start()
+
+
+def vdec_stop_recv_stream(chn: int) -> None:
+    _channel(chn).stop()
+
+
+def vdec_query_status(chn: int) -> dict[str, Any]:
+    return written(structs.STATUS, lambda: _channel(chn).status())
+
+
+def vdec_reset_chn(chn: int) -> None:
+    _channel(chn).reset()
+
+
+def vdec_send_stream(chn: int, stream: dict[str, Any], pic_info: dict[str, Any], ms: int) -> None:
+    _channel(chn).send(structs.STREAM.read(stream), structs.PIC_INFO.read(pic_info), ms)
+
+
+def vdec_get_frame(chn: int, ms: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    try:
+        channel = _channel(chn)
+        return got_frame(channel, channel.get(ms))
+    except NpuError as error:
+        error.values = no_frame()
+        raise
+
+
+def vdec_release_frame(chn: int, frame_info: dict[str, Any]) -> None:
+    _channel(chn).release(structs.FRAME_INFO.read(frame_info))
+
+
+def vdec_get_fd(chn: int) -> int:
+    ready = _channel(chn).ready
+    assert ready is not None
+    return ready.fd
+
+
+def vdec_close_fd(chn: int) -> None:
+    ready = _channel(chn).ready
+    assert ready is not None
+    ready.close()
+
+
+def vdec_get_pic_buf_size(payload: int, attr: Any) -> int:
+    if isinstance(attr, list | tuple):  # as the guide prints it
+        attr = dict(zip(structs.PIC_BUF_ATTR.fields, attr, strict=False))
+    return vdec.pic_buf_size(payload, structs.PIC_BUF_ATTR.read(attr))
+
+
+def vdec_get_tmv_buf_size(payload: int, width: int, height: int) -> int:
+    return vdec.tmv_buf_size(payload, width, height)
+
+
+def dvpp_get_image_info(payload: int, stream: dict[str, Any]) -> dict[str, Any]:
+    given = structs.STREAM.read(stream)
+    return written(IMAGE_INFO, lambda: jpegd.image_info(payload, given))
+
+
+def vdec_get_jpegd_output_info(stream: dict[str, Any], pixel_format: int) -> dict[str, Any]:
+    given = structs.STREAM.read(stream)
+    return written(IMAGE_INFO, lambda: jpegd.output_info(given, pixel_format))
+
+
+def vdec_set_jpegd_precision_mode(chn: int, mode: int) -> None:
+    _channel(chn).set_precision(mode)
+
+
+def vdec_set_display_mode(chn: int, mode: int) -> None:
+    channel = _channel(chn)
+    if mode not in (0, 1):
+        raise NpuError(codes.INVALID_PARAM, f"display mode {mode} is not known", "0 is preview, 1 playback")
+    channel.display_mode = mode
+
+
+def vdec_get_display_mode(chn: int) -> int:
+    return _channel(chn).display_mode

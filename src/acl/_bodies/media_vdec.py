@@ -1,1 +1,121 @@
 """Bodies of `acl.media`: video decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from acl._boundary import raw, resolver
+from softnpu.base.errors import NpuError, codes
+from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
+from softnpu.media.v1 import vdec
+from softnpu.media.v1.vdec import VdecChannelDesc
+from softnpu.runtime.process import process
+
+_DESC, _FRAME = "vdec_channel_desc", "vdec_frame_config"
+_channel_desc, _frame_config = resolver(_DESC), resolver(_FRAME + "?")
+_stream_desc, _pic_desc = resolver("stream_desc"), resolver("pic_desc?")
+
+
+def vdec_create_channel_desc() -> int:
+    return process().handles.add(_DESC, VdecChannelDesc())
+
+
+@raw
+def vdec_destroy_channel_desc(desc: int) -> None:
+    _channel_desc(desc).discard()
+    process().handles.remove(_DESC, desc)
+
+
+def vdec_create_channel(desc: VdecChannelDesc) -> None:
+    vdec.create_channel(desc)
+
+
+def vdec_destroy_channel(desc: VdecChannelDesc) -> None:
+    desc.destroy()
+
+
+# ---- what a description holds ----------------------------------------------------------------------------------------
+
+
+def _getter(field: str) -> Callable[[VdecChannelDesc], Any]:
+    def get(desc: VdecChannelDesc) -> Any:
+        return getattr(desc, field) or 0
+
+    return get
+
+
+def _setter(field: str) -> Callable[[VdecChannelDesc, Any], None]:
+    def put(desc: VdecChannelDesc, value: Any) -> None:
+        desc.put(field, value)
+
+    return put
+
+
+for _field in (
+    "channel_id",
+    "thread_id",
+    "callback",
+    "entype",
+    "out_pic_format",
+    "out_pic_width",
+    "out_pic_height",
+    "ref_frame_num",
+    "out_mode",
+    "bit_depth",
+):
+    globals()[f"vdec_set_channel_desc_{_field}"] = _setter(_field)
+    globals()[f"vdec_get_channel_desc_{_field}"] = _getter(_field)
+
+
+def _check_param(kind: int) -> None:
+    if kind != ACL_VDEC_CSC_MATRIX_UINT32:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"VDEC channel parameter {kind} is not known",
+            f"the only one is {ACL_VDEC_CSC_MATRIX_UINT32} (ACL_VDEC_CSC_MATRIX_UINT32)",
+        )
+
+
+@raw
+def vdec_set_channel_desc_param(desc: int, type: int, value: int) -> int:
+    from softnpu.media.csc import matrix
+
+    found: VdecChannelDesc = _channel_desc(desc)
+    _check_param(type)
+    matrix(value)
+    found.csc = value
+    return desc
+
+
+def vdec_get_channel_desc_param(desc: VdecChannelDesc, type: int) -> tuple[int, int]:
+    _check_param(type)
+    return 4, desc.csc
+
+
+# ---- packets ---------------------------------------------------------------------------------------------------------
+
+
+def vdec_create_frame_config() -> int:
+    return process().handles.add(_FRAME, vdec.FrameConfig())
+
+
+@raw
+def vdec_destroy_frame_config(config: int) -> None:
+    _frame_config(config)
+    process().handles.remove(_FRAME, config)
+
+
+@raw
+def vdec_send_frame(desc: int, stream_desc: int, pic_desc: int, frame_cfg: int, user_data: Any) -> None:
+    channel = _channel_desc(desc)
+    stream, pic = (stream_desc, _stream_desc(stream_desc)), (pic_desc, _pic_desc(pic_desc))
+    _frame_config(frame_cfg)
+    vdec.send(channel, stream, pic, user_data, skipped=False)
+
+
+@raw
+def vdec_send_skipped_frame(desc: int, stream_desc: int, frame_cfg: int, user_data: Any) -> None:
+    channel, stream = _channel_desc(desc), (stream_desc, _stream_desc(stream_desc))
+    _frame_config(frame_cfg)
+    vdec.send(channel, stream, (0, None), user_data, skipped=True)

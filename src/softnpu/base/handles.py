@@ -50,6 +50,16 @@ _WORDS = {
     "exception_info": "exception info",
     "physical_mem": "physical memory",
     "allocator_desc": "allocator description",
+    "channel_desc": "channel description",
+    "pic_desc": "picture description",
+    "batch_pic_desc": "batch of pictures",
+    "stream_desc": "packet description",
+    "roi_config": "region",
+    "resize_config": "resize configuration",
+    "border_config": "border configuration",
+    "jpege_config": "JPEG configuration",
+    "hist": "histogram",
+    "lut_map": "lookup table",
 }
 
 

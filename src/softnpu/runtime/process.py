@@ -30,7 +30,13 @@ from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream
 
 # Descriptions and buffers are plain bookkeeping: destroying them after finalize is common in destructors and harmless.
-SURVIVES_FINALIZE = frozenset({"tensor_desc", "data_buffer", "dataset"})
+SURVIVES_FINALIZE = frozenset(
+    {
+        *("tensor_desc", "data_buffer", "dataset"),
+        *("channel_desc", "pic_desc", "batch_pic_desc", "stream_desc"),
+        *("roi_config", "resize_config", "border_config", "jpege_config"),
+    }
+)
 _EXIT_SECONDS = 0.5
 _DEVICE_LIMITS = {0: 1152, 1: 1024, 2: 32768, 3: 32768, 4: 2 << 20}  # aclrtDeviceLimit → default
 

@@ -27,7 +27,7 @@ import numpy as np
 
 import acl
 import softnpu
-from softnpu.runtime.process import process
+from softnpu.runtime.process import SURVIVES_FINALIZE, process
 
 SPEC = Path(softnpu.__file__).parent / "spec/api"
 M64 = (1 << 64) - 1
@@ -98,7 +98,8 @@ class Row:
             "allocator_create_desc": "allocator_desc", "malloc_physical": "physical_mem", "malloc": "ptr", "malloc_host": "ptr",
             "malloc_align32": "ptr", "malloc_cached": "ptr", "malloc_with_cfg": "ptr", "malloc_host_with_cfg": "ptr", "reserve_mem_address": "ptr",
             "start_thread": "tid", "ipc_mem_get_export_key": "key", "notify_get_export_key": "key", "get_context": "context",
-            "ctx_get_current_default_stream": "stream",
+            "ctx_get_current_default_stream": "stream", "dvpp_malloc": "ptr", "dvpp_get_pic_desc": "pic_desc",
+            **{f"dvpp_create_{kind}": kind for kind in ("channel_desc", "pic_desc", "stream_desc", "batch_pic_desc", "roi_config", "resize_config", "border_config", "jpege_config", "hist", "lut_map")},
         }  # fmt: skip
         return makers.get(self.name)
 
@@ -329,7 +330,7 @@ def clean():
     owner = process()
     acl.init()  # a thread that lost a race with finalize may have left something behind: a whole round sweeps it
     acl.finalize()
-    for kind in ("tensor_desc", "data_buffer", "dataset", "allocator_desc"):
+    for kind in (*SURVIVES_FINALIZE, "allocator_desc"):
         for handle, _, _ in owner.handles.live(kind):
             owner.handles.discard(handle)
     from softnpu.runtime import threads

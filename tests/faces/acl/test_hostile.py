@@ -28,7 +28,7 @@ PAGE = mmap.PAGESIZE
 TOP = 1 << 64
 SIZES = [1, 8, PAGE, 1 << 20, 1 << 40, 1 << 63, TOP - 1]
 ROOM = 1 << 20
-MODULES = ("acl", "acl.rt", "acl.util", "acl.mdl")
+MODULES = ("acl", "acl.rt", "acl.util", "acl.mdl", "acl.media")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -47,6 +47,40 @@ class Bench:
         self.physical = acl.rt.malloc_physical(2 << 20, {"location": {"id": 0, "type": 1}}, 0)[0]
         self.allocator = acl.rt.allocator_create_desc()
         self.copy = acl.rt.malloc(64, 0)[0]
+        self.channel = acl.media.dvpp_create_channel_desc()
+        assert acl.media.dvpp_create_channel(self.channel) == 0
+        self.picture, self.output = self.nv12(64), self.nv12(32)
+        self.odd = acl.media.dvpp_create_pic_desc()  # whose memory is the nasty pointer
+        self.hist = acl.media.dvpp_create_hist()
+        self.packet = acl.media.dvpp_create_stream_desc()
+        self.encoder = acl.media.venc_create_channel_desc()
+        self.file = acl.media.dvpp_malloc(ROOM)[0]
+        assert acl.media.dvpp_jpeg_encode_async(self.channel, self.output, self.file, self.cell(ROOM), 0, 0) == 0
+        assert acl.rt.synchronize_stream(0) == 0
+        self.file_size = int.from_bytes(self.kept, "little")
+
+    def nv12(self, side: int, desc: int = 0, ptr: int = 0) -> int:
+        """A picture in sound memory, or where it is told."""
+        desc = desc or acl.media.dvpp_create_pic_desc()
+        size = side * side * 3 // 2
+        fields = {
+            "data": ptr or acl.media.dvpp_malloc(size)[0], "size": size, "format": 1,
+            "width": side, "height": side, "width_stride": side, "height_stride": side,
+        }  # fmt: skip
+        for name, value in fields.items():
+            assert getattr(acl.media, f"dvpp_set_pic_desc_{name}")(desc, value) == 0
+        return int(desc)
+
+    def describe(self, ptr: int) -> int:
+        """A description of a picture at the nasty pointer."""
+        desc = self.nv12(32, self.odd, 1)
+        assert acl.media.dvpp_set_pic_desc_data(desc, ptr) == 0
+        return desc
+
+    def cell(self, size: int) -> int:
+        """A size where JPEGE looks for it."""
+        self.kept = (size & 0xFFFFFFFF).to_bytes(4, "little")
+        return int(acl.util.bytes_to_ptr(self.kept))
 
 
 Call = Callable[[Bench, int, int], Any]
@@ -103,6 +137,34 @@ READS: dict[str, list[Call]] = {
     "acl.set_tensor_const": [lambda b, p, n: acl.set_tensor_const(b.desc, p, n)],
     "acl.create_data_buffer": [lambda _, p, n: acl.destroy_data_buffer(acl.create_data_buffer(p, n))],
     "acl.update_data_buffer": [lambda b, p, n: acl.update_data_buffer(b.buffer, p, n)],
+    "acl.media.dvpp_free": [lambda _, p, __: acl.media.dvpp_free(p)],
+    "acl.media.dvpp_set_pic_desc_data": [
+        lambda b, p, _: acl.media.dvpp_vpc_resize_async(b.channel, b.describe(p), b.output, 0, b.stream),
+        lambda b, p, _: acl.media.dvpp_vpc_calc_hist_async(b.channel, b.describe(p), b.hist, 0, b.stream),
+        lambda b, p, _: acl.media.dvpp_jpeg_encode_async(b.channel, b.describe(p), b.device, b.cell(ROOM), 0, b.stream),
+    ],
+    "acl.media.dvpp_set_stream_desc_data": [lambda b, p, _: acl.media.dvpp_set_stream_desc_data(b.packet, p)],
+    "acl.media.dvpp_vpc_pyr_down_async": [
+        lambda b, p, _: acl.media.dvpp_vpc_pyr_down_async(b.channel, b.picture, b.output, p, b.stream)
+    ],
+    "acl.media.dvpp_vpc_calc_hist_async": [
+        lambda b, p, _: acl.media.dvpp_vpc_calc_hist_async(b.channel, b.picture, b.hist, p, b.stream)
+    ],
+    "acl.media.dvpp_jpeg_get_image_info": [lambda _, p, n: acl.media.dvpp_jpeg_get_image_info(p, n)],
+    "acl.media.dvpp_jpeg_get_image_info_v2": [lambda _, p, n: acl.media.dvpp_jpeg_get_image_info_v2(p, n)],
+    "acl.media.dvpp_jpeg_predict_dec_size": [lambda _, p, n: acl.media.dvpp_jpeg_predict_dec_size(p, n, 1)],
+    "acl.media.dvpp_jpeg_decode_async": [
+        lambda b, p, n: acl.media.dvpp_jpeg_decode_async(b.channel, p, n, b.output, b.stream)
+    ],
+    "acl.media.dvpp_png_get_image_info": [lambda _, p, n: acl.media.dvpp_png_get_image_info(p, n)],
+    "acl.media.dvpp_png_predict_dec_size": [lambda _, p, n: acl.media.dvpp_png_predict_dec_size(p, n, 12)],
+    "acl.media.dvpp_png_decode_async": [
+        lambda b, p, n: acl.media.dvpp_png_decode_async(b.channel, p, n, b.describe(b.device), b.stream)
+    ],
+    "acl.media.venc_set_channel_desc_buf_addr": [
+        lambda b, p, _: acl.media.venc_set_channel_desc_buf_addr(b.encoder, p)
+    ],
+    "acl.media.venc_send_frame": [lambda b, p, _: acl.media.venc_send_frame(b.encoder, b.picture, p, 0, None)],
     "acl.util.ptr_to_bytes": [lambda _, p, n: acl.util.ptr_to_bytes(p, n)],
     "acl.util.ptr_to_numpy": [
         lambda _, p, n: acl.util.ptr_to_numpy(p, (n,), 2).max(),
@@ -133,6 +195,14 @@ WRITES: dict[str, list[Call]] = {
             acl.rt.memcpy_async_with_desc(b.copy, 1, b.stream),
         )[1],
     ],
+    "acl.media.dvpp_set_pic_desc_data": [
+        lambda b, p, _: acl.media.dvpp_vpc_resize_async(b.channel, b.picture, b.describe(p), 0, b.stream),
+        lambda b, p, _: acl.media.dvpp_jpeg_decode_async(b.channel, b.file, b.file_size, b.describe(p), b.stream),
+    ],
+    "acl.media.dvpp_jpeg_encode_async": [
+        lambda b, p, n: acl.media.dvpp_jpeg_encode_async(b.channel, b.picture, p, b.cell(n), 0, b.stream),
+        lambda b, p, _: acl.media.dvpp_jpeg_encode_async(b.channel, b.picture, b.device, p, 0, b.stream),
+    ],
 }
 
 
@@ -145,6 +215,10 @@ UNTOUCHED = {
     "acl.rt.release_mem_address",
     "acl.rt.reserve_mem_address",
     "acl.rt.set_memcpy_desc",
+    "acl.media.dvpp_set_stream_desc_data",
+    "acl.media.dvpp_vpc_pyr_down_async",
+    "acl.media.dvpp_vpc_calc_hist_async",
+    "acl.media.venc_set_channel_desc_buf_addr",
 }
 
 

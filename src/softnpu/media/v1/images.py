@@ -1,0 +1,293 @@
+"""JPEG and PNG tasks of `acl.media`, and what their headers tell.
+
+The data of a file is looked at when the task runs, since a copy on the same stream may still be on its way when the call is made.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media import rules
+from softnpu.media.formats import UNKNOWN, PixelFormat, pixel_format
+from softnpu.media.picture import MAX_SIDE, Picture, Pixels
+from softnpu.media.v1.channel import ChannelDesc, submit
+from softnpu.media.v1.descs import JpegeConfig, PicDesc
+from softnpu.runtime.memory import ShortRead
+from softnpu.runtime.process import process
+from softnpu.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from softnpu.media.jpeg.header import JpegInfo
+    from softnpu.media.png import PngInfo
+
+_BYTE = np.dtype(np.uint8)
+_CELL = struct.Struct("<I")
+_SAMPLINGS = {"444": 0, "422": 1, "420": 2, "400": 3, "440": 4, "411": 5}
+_SAMPLING_UNKNOWN = 1000
+_PNG_FORMATS = frozenset({12, 13, 14, 15, 16, 17})
+_JPEGE_FORMATS = frozenset({0, 1, 2, 7, 8, 9, 10})
+# What the chips decode a file to, by its sub-sampling; here anything can be had.
+_JPEGD_FORMATS = {"444": (5, 6, 1, 2), "422": (3, 4, 1, 2), "420": (1, 2), "400": (0, 1, 2), "440": (1000, 1001, 1, 2)}
+_MOST_BYTES = (1 << 32) - 1
+
+
+def _file(address: int, size: int) -> Any:
+    """The bytes of a file where they lie; a size beyond the object that the program passed is cut to what is there."""
+    _need_size(size)
+    memory = process().memory
+    try:
+        return memory.view(address, (size,), _BYTE)
+    except ShortRead as short:
+        return memory.view(address, (short.usable,), _BYTE)
+
+
+def _need_size(size: int) -> None:
+    if size == 0:
+        raise NpuError(codes.INVALID_PARAM, "the size of the file is 0", "pass the number of its bytes")
+
+
+# ---- headers ---------------------------------------------------------------------------------------------------------
+
+
+def jpeg_info(address: int, size: int) -> tuple[int, int, int, int]:
+    """Width, height, components and sub-sampling of a JPEG, as they are coded."""
+    from softnpu.media.jpeg import header
+
+    info = header.parse(_file(address, size))
+    return info.width, info.height, info.components, _SAMPLINGS.get(info.sampling, _SAMPLING_UNKNOWN)
+
+
+def png_info(address: int, size: int) -> tuple[int, int, int]:
+    """Width, height and components of a PNG."""
+    from softnpu.media import png
+
+    info = png.parse(_file(address, size))
+    return info.width, info.height, info.components
+
+
+def jpeg_decoded_size(address: int, size: int, form: int) -> int:
+    """The bytes that the decoded JPEG takes."""
+    from softnpu.media.jpeg import header
+
+    info = header.parse(_file(address, size))
+    return _fits(_jpeg_output(info, Picture(format=form)))
+
+
+def png_decoded_size(address: int, size: int, form: int) -> int:
+    """The bytes that the decoded PNG takes."""
+    from softnpu.media import png
+
+    return _fits(_png_output(png.parse(_file(address, size)), Picture(format=form)))
+
+
+def _fits(made: Picture) -> int:
+    """The bytes of a picture, if its description can say so many."""
+    if made.size > _MOST_BYTES:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the picture of {made.width}x{made.height} would take {made.size} bytes",
+            "scale it down before it is saved",
+        )
+    return made.size
+
+
+def _completed(given: Picture, form: PixelFormat, size: tuple[int, int], strides: tuple[int, int]) -> Picture:
+    """The output of a decoder: its size is that of the file, strides and bytes are the program's where it gave some."""
+    width_stride, height_stride = given.width_stride or strides[0], given.height_stride or strides[1]
+    return replace(
+        given,
+        format=form.value,
+        width=size[0],
+        height=size[1],
+        width_stride=width_stride,
+        height_stride=height_stride,
+        size=given.size or form.size(width_stride, height_stride),
+    )
+
+
+def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
+    from softnpu.media.jpeg import decode
+
+    form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
+    allowed = _JPEGD_FORMATS.get(info.sampling, ())
+    if rules.strict() and form.value not in allowed:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"JPEGD does not decode a {info.sampling} file to {form.name} ({form.value})",
+            f"use one of the formats {allowed}, or 10000 (as the file is)",
+        )
+    return _completed(given, form, info.shown, decode.output_strides(info, form, rules.family()))
+
+
+def _png_output(info: PngInfo, given: Picture) -> Picture:
+    from softnpu.media import png
+
+    _check_png_format(given.format)
+    form = pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format)
+    if rules.strict() and form.value not in png.outputs(info):
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"PNGD does not decode a file of {info.components} components to {form.name} ({form.value})",
+            f"use one of the formats {png.outputs(info)}, or 10000 (as the file is)",
+        )
+    size = info.width, info.height
+    return _completed(given, form, size, png.output_strides(size, form))
+
+
+def _check_png_format(value: int) -> None:
+    if value != UNKNOWN and value not in _PNG_FORMATS:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"a PNG cannot be decoded to pixel format {value}",
+            "use 12 (RGB_888), 16 (RGBA_8888) or 10000 (as the file is)",
+        )
+
+
+# ---- decoding --------------------------------------------------------------------------------------------------------
+
+
+def _decode(
+    channel: ChannelDesc,
+    stream: Stream,
+    name: str,
+    data: tuple[int, int],
+    desc: PicDesc,
+    engine: str,
+    decoder: Callable[[bytes, Picture], Picture],
+) -> None:
+    """Queue a decoder: it gets the bytes of the file and the output as described, and returns the output as it is."""
+    opened = channel.need(engine, stream.context.device)
+    memory = process().memory
+    address, size = data
+    _need_size(size)
+    memory.reach(address, size, False)
+    given = desc.picture()
+    if given.format != UNKNOWN:
+        pixel_format(given.format)
+    memory.reach(given.address, max(given.size, 1), True)
+
+    def work() -> None:
+        desc.ret_code = 1
+        _report(desc, decoder(process().memory.read(address, size), given))
+        desc.ret_code = 0
+
+    submit(opened, stream, name, work, inline=False)
+
+
+def _report(desc: PicDesc, made: Picture) -> None:
+    """Tell the program what came out; a side that its format cannot have odd is told without its last line."""
+    even = pixel_format(made.format).even
+    desc.width = made.width - (made.width & 1 if "w" in even else 0)
+    desc.height = made.height - (made.height & 1 if "h" in even else 0)
+    desc.format = made.format
+    desc.size = desc.size or made.size
+    desc.width_stride = desc.width_stride or made.width_stride
+    desc.height_stride = desc.height_stride or made.height_stride
+
+
+def _output(made: Picture) -> Pixels:
+    return made.pixels(process().memory, True, "output picture")
+
+
+def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int, int], desc: PicDesc) -> None:
+    """Queue the decoding of a JPEG."""
+
+    def decoder(content: bytes, given: Picture) -> Picture:
+        from softnpu.media.jpeg import decode, header
+
+        info = header.parse(content)
+        why = header.refused(info, rules.strict())
+        if why is not None:
+            raise NpuError(codes.INVALID_PARAM, f"JPEGD refuses this file: {why}", "save it as a baseline JPEG")
+        made = _jpeg_output(info, given)
+        rules.check("jpegd", "out", made)
+        decode.decode(content, info, _output(made))
+        return made
+
+    _decode(channel, stream, name, data, desc, "jpegd", decoder)
+
+
+def decode_png(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int, int], desc: PicDesc) -> None:
+    """Queue the decoding of a PNG."""
+    _check_png_format(desc.format)
+
+    def decoder(content: bytes, given: Picture) -> Picture:
+        from softnpu.media import png
+
+        info = png.parse(content)
+        made = _png_output(info, given)
+        rules.check("pngd", "out", made)
+        png.decode(content, info, _output(made))
+        return made
+
+    _decode(channel, stream, name, data, desc, "pngd", decoder)
+
+
+# ---- encoding --------------------------------------------------------------------------------------------------------
+
+
+def _check_jpege(picture: Picture) -> None:
+    if picture.format not in _JPEGE_FORMATS:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"JPEGE does not take pixel format {picture.format}",
+            "convert the picture to NV12 (1), NV21 (2) or one of the packed 4:2:2 formats (7 to 10) first",
+        )
+    rules.check("jpege", "in", picture)
+
+
+def jpeg_encoded_size(desc: PicDesc) -> int:
+    """As many bytes as the JPEG of this picture can take at most."""
+    from softnpu.media.jpeg import encode
+
+    picture = desc.picture()
+    _check_jpege(picture)
+    if not (0 < picture.width <= MAX_SIDE and 0 < picture.height <= MAX_SIDE):
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the picture is {picture.width}x{picture.height}",
+            f"give it a width and a height from 1 to {MAX_SIDE}",
+        )
+    return encode.bound(picture.width, picture.height, pixel_format(picture.format))
+
+
+def encode_jpeg(
+    channel: ChannelDesc,
+    stream: Stream,
+    name: str,
+    desc: PicDesc,
+    out: int,
+    cell: int,
+    config: JpegeConfig | None,
+) -> None:
+    """Queue the encoding of a picture. `cell` is a uint32: the room at `out`, and afterwards the bytes of the JPEG."""
+    opened = channel.need("jpege", stream.context.device)
+    picture, quality = desc.picture(), (config or JpegeConfig()).quality
+    _check_jpege(picture)
+    memory = process().memory
+    picture.pixels(memory, False, "input picture")
+    memory.reach(cell, _CELL.size, True)
+    room = _CELL.unpack(memory.read(cell, _CELL.size))[0]
+    memory.reach(out, max(room, 1), True)
+
+    def work() -> None:
+        from softnpu.media.jpeg import encode
+
+        memory = process().memory
+        data = encode.encode(picture.pixels(memory, False, "input picture"), quality)
+        if len(data) > room:
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the JPEG has {len(data)} bytes, the output has room for {room}",
+                "allocate what dvpp_jpeg_predict_enc_size says, and put that number where size points to",
+            )
+        memory.store(out, data)
+        memory.store(cell, _CELL.pack(len(data)))
+
+    submit(opened, stream, name, work, inline=False)

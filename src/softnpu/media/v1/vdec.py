@@ -1,0 +1,296 @@
+"""Video decoding of `acl.media`: a packet goes in with the picture it shall become, and comes back in a callback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from softnpu.base.errors import NpuError, Raise, codes
+from softnpu.base.log import ERROR, WARNING
+from softnpu.media import rules
+from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, PixelFormat, is_known, pixel_format
+from softnpu.media.picture import Picture, Pixels
+from softnpu.media.v1.descs import PicDesc, StreamDesc
+from softnpu.media.v1.video_channel import VideoChannel
+from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
+from softnpu.runtime.process import process
+
+if TYPE_CHECKING:
+    from softnpu.media.video.annexb import Codec
+    from softnpu.media.video.decoder import Decoded
+
+# ret_code of a picture (section 9.2 of the reference).
+SUCCESS, PARAM_INVALID, OUTPUT_SIZE_INVALID, INTERNAL_ERROR, CHANNEL_ABNORMAL = 0, 3, 4, 5, 14
+DECODE_FAIL, BITSTREAM, IMAGE_FORMAT = 0x10004, 0x10008, 0x1000A
+NO_PICTURE, FRAME_BUFFER = 0x20000, 0x20002
+
+OUTPUT_FORMATS = (NV12, NV21, RGB_888, BGR_888, 18, 19)
+CODECS: tuple[Codec, ...] = ("hevc", "h264", "h264", "h264")  # by entype
+_ROOM = 32
+_HEAD = 64
+
+
+@dataclass
+class VdecChannelDesc(VideoChannelDesc["VdecChannel"]):
+    """What a program sets before it creates a decoding channel. 0 means not set, except for the id."""
+
+    word = "VDEC"
+    choices: ClassVar = {"entype": range(len(CODECS)), "out_mode": range(2), "bit_depth": range(2)}
+
+    channel_id: int | None = None
+    entype: int = 0
+    out_pic_format: int = 0
+    out_pic_width: int = 0
+    out_pic_height: int = 0
+    ref_frame_num: int = 0
+    out_mode: int = 0
+    bit_depth: int = 0
+    csc: int = 0
+
+
+class FrameConfig:
+    """Settings of one packet; there are none yet."""
+
+
+@dataclass(eq=False)
+class Packet:
+    """A packet on its way: what the callback gets, and where the picture goes (None: nowhere)."""
+
+    stream_handle: int
+    pic_handle: int
+    user_data: Any
+    callback: Callback
+    stream_desc: StreamDesc
+    pic_desc: PicDesc | None
+    data: bytes = b""
+    picture: Picture | None = None
+    head: bytes = b""
+
+
+# ---- the channel -----------------------------------------------------------------------------------------------------
+
+
+class VdecChannel(VideoChannel):
+    """A decoder and the books about what was sent to it."""
+
+    word = "VDEC"
+
+    def __init__(self, desc: VdecChannelDesc, number: int) -> None:
+        from softnpu.media.csc import matrix
+        from softnpu.media.video.decoder import VideoDecoder
+
+        self._settings = replace(desc, callback=None, channel=None)
+        self._csc = matrix(desc.csc)
+        self._inside: set[Packet] = set()  # what the decoder has not given back
+        self._fresh = True  # nothing was sent since the beginning or the last end of a stream
+        self._decoder = VideoDecoder(CODECS[desc.entype], immediate=desc.out_mode == 1)
+        super().__init__(number, desc.thread_id, _ROOM)
+
+    def send(self, packet: Packet, eos: bool) -> None:
+        """Queue a packet; with `eos`, wait until all pictures have come back."""
+        self.check_open()
+        if packet.data:
+            self.check_thread()
+            self._fresh = False
+            self.submit(lambda: self._decode(packet), "VDEC", lambda: self._answer(packet, CHANNEL_ABNORMAL))
+        if not eos:
+            return
+        if self._fresh:
+            self._refuse_end(packet)
+        else:
+            self._fresh = True
+            ending = None if packet.data or packet.pic_desc is None else packet
+            self.put(lambda: self._end(ending), "VDEC_FLUSH")
+        self.drain()
+
+    def _refuse_end(self, packet: Packet) -> None:
+        """The end of a stream that has no packet: the send succeeds, the codes of the descriptions tell."""
+        packet.stream_desc.ret_code = BITSTREAM
+        self.complain("an end of stream came first or twice", WARNING)
+        if packet.pic_desc is not None:
+            self._answer(packet, BITSTREAM)
+
+    def _decode(self, packet: Packet) -> None:
+        data, packet.data = packet.data, b""
+        packet.head = data[:_HEAD]
+        self._inside.add(packet)
+        try:
+            self._finish(self._decoder.send(data, packet))
+        except Exception as error:  # whatever a codec finds: the packet comes back to the program
+            self.complain(error)
+            self._give_back(packet, DECODE_FAIL)
+
+    def flush(self) -> None:
+        try:
+            self._finish(self._decoder.flush())
+        except Exception as error:
+            self.complain(error)
+        for packet in list(self._inside):
+            self._give_back(packet, DECODE_FAIL)
+
+    def _end(self, ending: Packet | None) -> None:
+        self.flush()
+        if ending is not None:
+            self._answer(ending, NO_PICTURE)
+
+    def _finish(self, found: list[Decoded]) -> None:
+        for one in found:
+            packet: Packet = one.token  # type: ignore[assignment]
+            try:
+                code = self._result(one, packet)
+            except Exception as error:
+                self.complain(error)
+                code = PARAM_INVALID if isinstance(error, NpuError) else INTERNAL_ERROR
+            self._give_back(packet, code)
+
+    def _give_back(self, packet: Packet, code: int) -> None:
+        """The answer to a packet that was in the decoder; there is one."""
+        if packet in self._inside:
+            self._inside.remove(packet)
+            self._answer(packet, code)
+
+    def _answer(self, packet: Packet, code: int) -> None:
+        """Hand a packet back. Its descriptions are written in the program's thread: one may be in use for several packets."""
+        picture = packet.picture
+
+        def call() -> None:
+            packet.stream_desc.ret_code = code
+            if packet.pic_desc is not None:
+                packet.pic_desc.ret_code = code
+                if picture is not None and code == SUCCESS:
+                    _fill_in(packet.pic_desc, picture)
+            packet.callback(packet.stream_handle, packet.pic_handle, packet.user_data)
+
+        self.deliver(call)
+
+    # ---- pictures ---------------------------------------------------------------------------------------------------
+
+    def _result(self, one: Decoded, packet: Packet) -> int:
+        """Write a picture to where the program wants it; returns its ret_code."""
+        if one.error is not None:
+            self.complain(one.error)
+            return DECODE_FAIL if self._looks_right(packet.head) else BITSTREAM
+        if one.pixels is None or one.no_picture:
+            return NO_PICTURE
+        if packet.picture is None:
+            return SUCCESS
+        if not self._fits_settings(one.pixels):
+            return FRAME_BUFFER
+        value = packet.picture.format or self._settings.out_pic_format or NV12
+        if value not in OUTPUT_FORMATS or not is_known(value):
+            self.complain(f"pictures of format {value} are not written")
+            return IMAGE_FORMAT
+        picture = packet.picture = _placed(replace(packet.picture, format=value), one.pixels)
+        rules.check("vdec", "out", picture, stream=(one.pixels.width, one.pixels.height))
+        return self._write(one.pixels, picture)
+
+    def _looks_right(self, head: bytes) -> bool:
+        """Whether a packet at least begins as one of this codec does."""
+        from softnpu.media.video.annexb import is_known, units
+
+        found = units(head, self._decoder.codec)
+        return bool(found) and is_known(found[0][0], self._decoder.codec)
+
+    def _fits_settings(self, pixels: Pixels) -> bool:
+        """On the chip the sides that the program sets for the channel bound those of the video."""
+        width, height = self._settings.out_pic_width, self._settings.out_pic_height
+        if not (0 < width < pixels.width or 0 < height < pixels.height):
+            return True
+        what = f"was set up for {width}x{height}, the video is {pixels.width}x{pixels.height}"
+        self.complain(what, ERROR if rules.strict() else WARNING)
+        return not rules.strict()
+
+    def _write(self, pixels: Pixels, picture: Picture) -> int:
+        from softnpu.media.video.deliver import deliver
+
+        form = pixel_format(picture.format)
+        try:
+            out = picture.pixels(process().memory, True, "output picture")
+        except NpuError as error:
+            self.complain(error)
+            short = form.size(picture.width_stride, picture.height_stride) > picture.size
+            return OUTPUT_SIZE_INVALID if short else PARAM_INVALID
+        deliver(pixels, out, self._csc)
+        return SUCCESS
+
+    def release(self) -> None:
+        self._decoder.close()
+
+
+def _fill_in(desc: PicDesc, picture: Picture) -> None:
+    """Tell the program what it left open. The size stays its own: what it allocated."""
+    desc.format, desc.width, desc.height = picture.format, picture.width, picture.height
+    desc.width_stride, desc.height_stride = picture.width_stride, picture.height_stride
+
+
+def _placed(picture: Picture, pixels: Pixels) -> Picture:
+    """The output with the sides of the video and with strides where the program gave none."""
+    if not picture.width and not picture.height:
+        picture = replace(picture, width=pixels.width, height=pixels.height)
+    if picture.width_stride and picture.height_stride:
+        return picture
+    form = pixel_format(picture.format)
+    choices = [
+        replace(
+            picture,
+            width_stride=picture.width_stride or width_stride,
+            height_stride=picture.height_stride or picture.height + (picture.height & 1 if form.chroma[1] == 2 else 0),
+        )
+        for width_stride in _width_strides(form, picture.width)
+    ]
+    fitting = (one for one in choices if form.size(one.width_stride, one.height_stride) <= one.size)
+    return next(fitting, choices[0])
+
+
+def _width_strides(form: PixelFormat, width: int) -> tuple[int, int]:
+    """What the chip would use, and the least: programs that compute sizes without alignment give too little for the first."""
+    limits = rules.row("vdec")
+    unit = limits["width_align"]
+    aligned = -(-width // unit) * unit * form.pixel_bytes
+    return max(aligned, limits["stride"][0]), form.row_bytes(width)
+
+
+# ---- what the functions do -------------------------------------------------------------------------------------------
+
+
+def create_channel(desc: VdecChannelDesc) -> None:
+    """Open the channel of a description."""
+    process().current()
+    rules.supports("vdec", 1)
+    if desc.channel_id is None:
+        raise NpuError(codes.INVALID_PARAM, "no channel id was set", "call vdec_set_channel_desc_channel_id")
+    desc.create(rules.channel_ids("vdec_v1"), desc.channel_id, lambda number: VdecChannel(desc, number))
+
+
+def send(
+    desc: VdecChannelDesc,
+    stream: tuple[int, StreamDesc],
+    pic: tuple[int, PicDesc | None],
+    user_data: Any,
+    skipped: bool,
+) -> None:
+    """Send a packet, descriptions with their handles. What the packet holds is copied before this returns."""
+    if desc.callback is None:
+        raise Raise(RuntimeError("no callback was set: call vdec_set_channel_desc_callback before sending"))
+    channel = desc.opened()
+    memory = process().memory
+    handle, given = stream
+    eos = bool(given.eos)
+    if not given.size and not eos:
+        raise NpuError(
+            codes.INVALID_PARAM, "the packet is empty (size 0)", "only the end of a stream may be: set eos to 1"
+        )
+    packet = Packet(handle, pic[0], user_data, desc.callback, given, pic[1])
+    if given.size:
+        packet.data = memory.read(given.data, given.size)
+    if pic[1] is not None:
+        packet.picture = pic[1].picture()
+    elif given.size and not skipped:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            "the picture description is null (0)",
+            "use vdec_send_skipped_frame when none is wanted",
+        )
+    if packet.picture is not None and packet.data:
+        memory.reach(packet.picture.address, 1, True)
+    channel.send(packet, eos)

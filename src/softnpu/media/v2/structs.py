@@ -1,0 +1,68 @@
+"""Dictionaries that several engines of `acl.himpi` share (section 5.1 of the reference)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softnpu.media.picture import Picture
+from softnpu.media.v2.struct import Fields, Struct
+
+PIC = Struct(
+    "pic info",
+    picture_address="ptr",
+    picture_buffer_size="u32",
+    picture_width="u32",
+    picture_height="u32",
+    picture_width_stride="u32",
+    picture_height_stride="u32",
+    picture_format="i32",
+)
+IMAGE_BASE = Struct("image base info", ("reserved",), width="u32", height="u32", pixel_format="i32", reserved="i32[2]")
+IMAGE_ALIGN = Struct("image align info", width_stride="u32", height_stride="u32", img_buf_size="u64", reserved="u32[2]")
+IMAGE_INFO = Struct(
+    "image info",
+    width="u32",
+    height="u32",
+    width_stride="u32",
+    height_stride="u32",
+    img_buf_size="u32",
+    pixel_format="i32",
+    reserved="i32[4]",
+)
+IMAGE_STREAM = Struct("image stream", type="i32", addr="ptr", len="u32", pts="u64", reserved="i32[2]")
+EPOLL_EVENT = Struct("epoll event", events="u32", data="u64")
+
+_CELLS = tuple(f"csc_matrix_r{row}_c{column}" for row in range(3) for column in range(3))
+_BIASES = tuple(f"csc_bias_r{row}" for row in range(3))
+_NUMBERS: dict[str, Any] = dict.fromkeys(_CELLS + _BIASES, "f64")
+COEFFICIENTS = Struct("coefficients", **_NUMBERS)
+CSC = Struct("csc coefficients", yuv_to_rgb_coefficient=COEFFICIENTS, rgb_to_yuv_coefficient=COEFFICIENTS)
+
+RECT = Struct("rect", x="i32", y="i32", width="u32", height="u32")
+POINT = Struct("point", x="i32", y="i32")
+SIZE = Struct("size", width="u32", height="u32")
+SCALAR = Struct("scalar", val="f64[4]")
+
+
+def picture(info: Fields) -> Picture:
+    """The picture that a pic info describes."""
+    return Picture(
+        info.picture_address,
+        info.picture_buffer_size,
+        info.picture_width,
+        info.picture_height,
+        info.picture_width_stride,
+        info.picture_height_stride,
+        info.picture_format,
+    )
+
+
+def coefficients(values: Fields) -> list[float]:
+    """Nine cells in rows and three biases, as `csc.user` takes them."""
+    return [getattr(values, key) for key in _CELLS + _BIASES]
+
+
+def fill_coefficients(values: Fields, numbers: list[float]) -> None:
+    """Set the cells and biases of a dictionary."""
+    for key, number in zip(_CELLS + _BIASES, numbers, strict=True):
+        setattr(values, key, number)

@@ -1,0 +1,29 @@
+"""A decoded picture into the memory that the program gave for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from softnpu.media import doors
+from softnpu.media.formats import NV12, NV21, YUV_PLANAR_420
+from softnpu.media.picture import Pixels
+
+if TYPE_CHECKING:
+    from softnpu.media.csc import Csc
+
+
+def deliver(pixels: Pixels, out: Pixels, csc: Csc | None = None) -> None:
+    """Write the whole picture into the whole of `out`: same size is a copy, another size is scaled (bilinear)."""
+    same = pixels.width == out.width and pixels.height == out.height
+    if same and pixels.format.value == YUV_PLANAR_420 and out.format.value in (NV12, NV21):
+        _interleave(pixels, out)
+        return
+    from softnpu.media.vpc import transfer
+
+    transfer(pixels, out, "bilinear", csc)
+
+
+def _interleave(pixels: Pixels, out: Pixels) -> None:
+    luma, u, v = pixels.planes
+    out.planes[0][...] = luma
+    doors.cv2().merge((u, v) if out.format.value == NV12 else (v, u), out.planes[1])
