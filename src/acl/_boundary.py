@@ -19,7 +19,7 @@ from typing import Any
 
 from acl._arguments import M64, converter, is_handle
 from softnpu.base import callsite
-from softnpu.base.errors import NpuError, Raise, as_himpi, codes, himpi_code
+from softnpu.base.errors import HIMPI_MODULES, NpuError, Raise, as_himpi, codes, himpi_code
 from softnpu.base.log import DEBUG, ERROR, log
 from softnpu.base.recent import recent
 from softnpu.base.trace import Span, bus
@@ -53,8 +53,10 @@ MISSPELT = {
     ("acl.himpi", "vdec_stop_rcv_stream"): "vdec_stop_recv_stream",
     ("acl.himpi", "pngd_get_image_info"): "png_get_image_info",
 }
-# Answers of process_report that a waiting thread gets all day long: no reason to fill the log.
-_NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE})
+# Answers that a waiting thread gets all day long (process_report; nothing there yet, no room yet): no reason to fill the log.
+_NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE}) | {
+    himpi_code(module, error) for module in HIMPI_MODULES for error in (0x0E, 0x0F, 0x14)
+}
 _HIMPI_NOT_SUPPORT = 0x08
 # Functions that leave a wrong number of arguments to CPython's own complaint.
 _CPYTHONS_WORDS = frozenset({"acl.util.start_thread", "acl.op.register_compile_func"})

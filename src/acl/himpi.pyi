@@ -58,7 +58,7 @@ def vpc_copy_make_border(chn: int, src: dict[str, Any], dst: dict[str, Any], bor
     """Start putting a frame around a picture."""
 def vpc_pyrdown(chn: int, src: dict[str, Any], dst: list[Any], level: int, filter_: Any, divisor: int, border: dict[str, Any], ms: int, /) -> tuple[int, int]:
     """Start building an image pyramid."""
-def vpc_calc_hist(chn: int, src: dict[str, Any], ms: int, /) -> tuple[list[Any], int, int]:
+def vpc_calc_hist(chn: int, src: dict[str, Any], ms: int, /) -> tuple[dict[str, Any], int, int]:
     """Old histogram call that only warns."""
 def vpc_calc_hist_v2(chn: int, src: dict[str, Any], ms: int, hist_ptr: int, /) -> tuple[int, int]:
     """Start counting pixel values into 3 x 256 uint32."""
@@ -100,7 +100,7 @@ def vpc_get_affine_lut(points: dict[str, Any], interpolation: int, lut: dict[str
     """Fill a remap table for an affine change."""
 def vpc_get_perspective_lut(points: dict[str, Any], interpolation: int, lut: dict[str, Any], /) -> tuple[dict[str, Any], int]:
     """Fill a remap table for a perspective change."""
-def vpc_get_remap_lut(map: dict[str, Any], interpolation: int, lut: dict[str, Any], /) -> tuple[dict[str, Any], int]:
+def vpc_get_remap_lut(map: dict[str, Any], interpolation: Any, lut: dict[str, Any] = ..., /) -> tuple[dict[str, Any], int]:
     """Fill a remap table from coordinate maps."""
 def vpc_lut_remap(chn: int, param: dict[str, Any], lut: dict[str, Any], ms: int, /) -> tuple[int, int]:
     """Start moving pixels by a remap table."""

@@ -153,7 +153,10 @@ def vpc_pyrdown(
 
 
 def vpc_calc_hist(chn: int, src: Dict, ms: int) -> tuple[Dict, int]:
-    warnings.warn("acl.himpi.vpc_calc_hist does nothing; use vpc_calc_hist_v2", Warning, stacklevel=3)
+    try:
+        warnings.warn("acl.himpi.vpc_calc_hist does nothing; use vpc_calc_hist_v2", Warning, stacklevel=3)
+    except Warning as error:  # the program turns warnings into exceptions
+        raise Raise(error) from None
     PIC.read(src)
     return structs.HISTOGRAM.zeros(), 0
 
@@ -297,9 +300,9 @@ def vpc_get_perspective_lut(points: Dict, interpolation: int, lut: Dict) -> Dict
     return _table("vpc_get_perspective_lut", table, lambda: vpc_warp.perspective_lut(pairs, interpolation, table))
 
 
-def vpc_get_remap_lut(map: Dict, *rest: Any) -> Dict:
+def vpc_get_remap_lut(map: Dict, interpolation: Any, lut: Dict | None) -> Dict:
     """The last argument is the table; the interpolation that some pages put before it has no effect on positions."""
-    maps, table = structs.REMAP_MAP.read(map), structs.REMAP_LUT.read(rest[-1])
+    maps, table = structs.REMAP_MAP.read(map), structs.REMAP_LUT.read(interpolation if lut is None else lut)
     return _table("vpc_get_remap_lut", table, lambda: vpc_warp.remap_lut(maps, table))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,76 +96,93 @@ class Picture:
 
     def pixels(self, memory: Memory, write: bool, word: str = "picture") -> Pixels:
         """Its planes as arrays over the memory itself; raises unless the whole picture lies in memory of the program."""
-        form = pixel_format(self.format)
-        width, height = self._usable(form)
-        self._check(form, width, height, word)
-        dtype = dtype_of(form)
-        shapes = [plane_shape(form, index, width, height) for index in range(len(form.planes))]
-        offsets, strides, offset = [], [], 0
-        for index, shape in enumerate(shapes):
-            stride = form.plane_stride(index, self.width_stride)
-            strides.append(stride)
-            offsets.append(offset)
-            end = offset + stride * (shape[0] - 1) + _row_bytes(shape, dtype.itemsize)
-            offset += stride * (self.height_stride // form.planes[index].y)
-        if end > self.size:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"the {word} needs {end} bytes ({form.name}, {width}x{height}, strides {self.width_stride}x{self.height_stride}), its buffer has {self.size}",
-                f"allocate {form.size(self.width_stride, self.height_stride)} bytes and give that as its size",
-            )
+        layout = _layout(self.format, self.width, self.height, self.width_stride, self.height_stride, word)
+        self._check(layout, word)
         if write:
-            memory.reach(self.address, end, True)
-        base = memory.view(self.address, (end,), _BYTE)
-        planes = []
-        for shape, stride, start in zip(shapes, strides, offsets, strict=True):
-            step = (stride, dtype.itemsize) if len(shape) == 2 else (stride, shape[2] * dtype.itemsize, dtype.itemsize)
-            planes.append(np.ndarray(shape, dtype, base, start, step))
-        return Pixels(form, planes, width, height)
+            memory.reach(self.address, layout.end, True)
+        base = memory.view(self.address, (layout.end,), _BYTE)
+        planes = [np.ndarray(shape, layout.dtype, base, start, steps) for shape, start, steps in layout.planes]
+        return Pixels(layout.form, planes, layout.width, layout.height)
 
-    def _usable(self, form: PixelFormat) -> tuple[int, int]:
-        """Width and height for which memory is described: an odd side whose last chroma value has no room is one less."""
-        width, height = self.width, self.height
-        if form.chroma[1] == 2 and height & 1 and self.height_stride <= height and height > 1:
-            height -= 1
-        if form.chroma[0] == 2 and width & 1 and self.width_stride <= form.pixel_bytes * width and width > 1:
-            width -= 1
-        return width, height
-
-    def _check(self, form: PixelFormat, width: int, height: int, word: str) -> None:
+    def _check(self, layout: _Layout, word: str) -> None:
         if self.address == 0:
             raise NpuError(codes.INVALID_PARAM, f"the {word} has no memory (address 0)", "allocate it with dvpp_malloc")
-        if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        if layout.end > self.size:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the {word} is {width}x{height}",
-                f"give it a width and a height from 1 to {MAX_SIDE}",
+                f"the {word} needs {layout.end} bytes ({layout.form.name}, {layout.width}x{layout.height}, strides {self.width_stride}x{self.height_stride}), its buffer has {self.size}",
+                f"allocate {layout.form.size(self.width_stride, self.height_stride)} bytes and give that as its size",
             )
-        least = form.row_bytes(width)
-        if not least <= self.width_stride <= MAX_STRIDE:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"the width stride {self.width_stride} of the {word} does not fit its width {width} ({form.name} takes {least} bytes a row)",
-                "the width stride is in bytes: width times the bytes of a pixel, aligned as the chip wants",
-            )
-        if not height <= self.height_stride <= MAX_STRIDE:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"the height stride {self.height_stride} of the {word} is less than its height {height}",
-                "the height stride counts rows: the height, aligned as the chip wants",
-            )
-        if self.address % form.item:
+        if self.address % layout.form.item:
             raise NpuError(
                 codes.MEMORY_ADDRESS_UNALIGNED,
-                f"the address {self.address:#x} of the {word} is no multiple of {form.item}",
+                f"the address {self.address:#x} of the {word} is no multiple of {layout.form.item}",
                 "use the address that dvpp_malloc returned",
             )
-        if self.width_stride % form.item:
-            raise NpuError(
-                codes.INVALID_PARAM,
-                f"the width stride {self.width_stride} of the {word} is no multiple of its {form.item}-byte values",
-                "align it",
-            )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the planes of a picture lie from its address on: shape, first byte and steps of each."""
+
+    form: PixelFormat
+    width: int
+    height: int
+    dtype: np.dtype[Any]
+    end: int
+    planes: tuple[tuple[tuple[int, ...], int, tuple[int, ...]], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _layout(value: int, width: int, height: int, width_stride: int, height_stride: int, word: str) -> _Layout:
+    form = pixel_format(value)
+    width, height = _usable(form, width, height, width_stride, height_stride)
+    _check_sides(form, width, height, width_stride, height_stride, word)
+    dtype = dtype_of(form)
+    planes: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
+    start = end = 0
+    for index, spec in enumerate(form.planes):
+        shape, stride = plane_shape(form, index, width, height), form.plane_stride(index, width_stride)
+        steps = (stride, dtype.itemsize) if len(shape) == 2 else (stride, shape[2] * dtype.itemsize, dtype.itemsize)
+        planes.append((shape, start, steps))
+        end = start + stride * (shape[0] - 1) + _row_bytes(shape, dtype.itemsize)
+        start += stride * (height_stride // spec.y)
+    return _Layout(form, width, height, dtype, end, tuple(planes))
+
+
+def _usable(form: PixelFormat, width: int, height: int, width_stride: int, height_stride: int) -> tuple[int, int]:
+    """Width and height for which memory is described: an odd side whose last chroma value has no room is one less."""
+    if form.chroma[1] == 2 and height & 1 and height_stride <= height and height > 1:
+        height -= 1
+    if form.chroma[0] == 2 and width & 1 and width_stride <= form.pixel_bytes * width and width > 1:
+        width -= 1
+    return width, height
+
+
+def _check_sides(form: PixelFormat, width: int, height: int, width_stride: int, height_stride: int, word: str) -> None:
+    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        raise NpuError(
+            codes.INVALID_PARAM, f"the {word} is {width}x{height}", f"give it a width and a height from 1 to {MAX_SIDE}"
+        )
+    least = form.row_bytes(width)
+    if not least <= width_stride <= MAX_STRIDE:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the width stride {width_stride} of the {word} does not fit its width {width} ({form.name} takes {least} bytes a row)",
+            "the width stride is in bytes: width times the bytes of a pixel, aligned as the chip wants",
+        )
+    if not height <= height_stride <= MAX_STRIDE:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the height stride {height_stride} of the {word} is less than its height {height}",
+            "the height stride counts rows: the height, aligned as the chip wants",
+        )
+    if width_stride % form.item:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the width stride {width_stride} of the {word} is no multiple of its {form.item}-byte values",
+            "align it",
+        )
 
 
 def _row_bytes(shape: tuple[int, ...], item: int) -> int:

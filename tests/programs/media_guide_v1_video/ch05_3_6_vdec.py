@@ -104,7 +104,7 @@ class Vdec:
     def forward(self, output_pic_size, input_stream_size):
         self.frame_config = acl.media.vdec_create_frame_config()
         for i in range(self.rest_len):
-            print("[Vdec] forward index:{}".format(i))
+            print(f"[Vdec] forward index:{i}")
             # 8.1 The packet.
             self._set_input(input_stream_size)
             # 8.2 The picture.

@@ -108,8 +108,8 @@ class Model:
         top_k = vals.argsort()[-1:-6:-1]
         print("\n===== top5 inference results: =====")
         for n in top_k:
-            print("label:%d prob: %f" % (n, vals[n]))
-        print("result: class_label[%d],top1[%f],top5[%f]" % (top_k[0], vals[top_k[0]], vals[top_k].sum()))
+            print(f"label:{n} prob: {vals[n]:f}")
+        print(f"result: class_label[{top_k[0]}],top1[{vals[top_k[0]]:f}],top5[{vals[top_k].sum():f}]")
         return vals
 
     def release(self):

@@ -90,11 +90,11 @@ def test_regions_and_scaling(chip: Any) -> None:
 
 def test_engines_and_functions(chip: Any) -> None:
     chip("910B")
-    with pytest.raises(NpuError, match="no VENC in acl.himpi") as caught:
+    with pytest.raises(NpuError, match="no VENC in acl") as caught:
         rules.supports("venc", 2)
     assert caught.value.code == 200001
     chip("310")
-    with pytest.raises(NpuError, match="no VPC in acl.himpi"):
+    with pytest.raises(NpuError, match="no VPC in acl"):
         rules.supports("vpc", 2)
     with pytest.raises(NpuError, match="dvpp_vpc_convert_color_async"):
         rules.supports_function("dvpp_vpc_convert_color_async")

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media import rules
+from softnpu.media import csc as matrices
+from softnpu.media import rules, vpc
 from softnpu.media.formats import YUV_400, pixel_format
 from softnpu.media.picture import Picture, Pixels, Region
 from softnpu.media.v1.channel import ChannelDesc, submit
@@ -78,9 +79,6 @@ class Move:
 
     def run(self, interpolation: str, csc: int) -> None:
         """Do it."""
-        from softnpu.media import csc as matrices
-        from softnpu.media import vpc
-
         source, target = self.pixels()
         matrix = matrices.matrix(csc)
         inner = _cut(target, self.paste)
@@ -112,15 +110,11 @@ def _cut(pixels: Pixels, region: Region | None) -> Pixels:
 
 
 def _cost(*pixels: Pixels) -> int:
-    from softnpu.media import vpc
-
     return vpc.cost(*pixels)
 
 
 def _send(channel: ChannelDesc, stream: Stream, name: str, results: Sequence[PicDesc | Hist], work: Callable[[], object], cost: int) -> None:  # fmt: skip
     """Queue a task that leaves its outcome in the result codes."""
-    from softnpu.media import vpc
-
     opened = channel.need("vpc", stream.context.device)
 
     def run() -> None:

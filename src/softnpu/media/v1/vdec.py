@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
 from softnpu.media import rules
-from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, PixelFormat, is_known, pixel_format
+from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, PixelFormat, pixel_format
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.video_channel import VideoChannel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # ret_code of a picture (section 9.2 of the reference).
 SUCCESS, PARAM_INVALID, OUTPUT_SIZE_INVALID, INTERNAL_ERROR, CHANNEL_ABNORMAL = 0, 3, 4, 5, 14
-DECODE_FAIL, BITSTREAM, IMAGE_FORMAT = 0x10004, 0x10008, 0x1000A
+DECODE_FAIL, VIDEO_SIZE, BITSTREAM, IMAGE_FORMAT = 0x10004, 0x10006, 0x10008, 0x1000A
 NO_PICTURE, FRAME_BUFFER = 0x20000, 0x20002
 
 OUTPUT_FORMATS = (NV12, NV21, RGB_888, BGR_888, 18, 19)
@@ -172,17 +172,32 @@ class VdecChannel(VideoChannel):
             return DECODE_FAIL if self._looks_right(packet.head) else BITSTREAM
         if one.pixels is None or one.no_picture:
             return NO_PICTURE
-        if packet.picture is None:
-            return SUCCESS
-        if not self._fits_settings(one.pixels):
-            return FRAME_BUFFER
+        refused = self._refused(one.pixels)
+        if refused or packet.picture is None:
+            return refused
         value = packet.picture.format or self._settings.out_pic_format or NV12
-        if value not in OUTPUT_FORMATS or not is_known(value):
+        if value not in (rules.row("vdec")["formats"] if rules.strict() else OUTPUT_FORMATS):
             self.complain(f"pictures of format {value} are not written")
             return IMAGE_FORMAT
-        picture = packet.picture = _placed(replace(packet.picture, format=value), one.pixels)
-        rules.check("vdec", "out", picture, stream=(one.pixels.width, one.pixels.height))
-        return self._write(one.pixels, picture)
+        packet.picture = _placed(replace(packet.picture, format=value), one.pixels)
+        rules.check("vdec", "out", packet.picture)
+        return self._write(one.pixels, packet.picture)
+
+    def _refused(self, pixels: Pixels) -> int:
+        """The ret_code of a video that the chip does not decode, 0 for others."""
+        try:
+            rules.check("vdec", "out", stream=(pixels.width, pixels.height))
+        except NpuError as error:
+            self.complain(error)
+            return VIDEO_SIZE
+        settings, what = self._settings, ""
+        if 0 < settings.out_pic_width < pixels.width or 0 < settings.out_pic_height < pixels.height:
+            what = f"was set up for {settings.out_pic_width}x{settings.out_pic_height}, the video is {pixels.width}x{pixels.height}"
+        elif pixels.format.item > 1 and not settings.bit_depth and rules.family() == "310P":
+            what = "was set up for 8 bits, the video has 10 (vdec_set_channel_desc_bit_depth)"
+        if what:
+            self.complain(what, ERROR if rules.strict() else WARNING)
+        return FRAME_BUFFER if what and rules.strict() else SUCCESS
 
     def _looks_right(self, head: bytes) -> bool:
         """Whether a packet at least begins as one of this codec does."""
@@ -190,15 +205,6 @@ class VdecChannel(VideoChannel):
 
         found = units(head, self._decoder.codec)
         return bool(found) and is_known(found[0][0], self._decoder.codec)
-
-    def _fits_settings(self, pixels: Pixels) -> bool:
-        """On the chip the sides that the program sets for the channel bound those of the video."""
-        width, height = self._settings.out_pic_width, self._settings.out_pic_height
-        if not (0 < width < pixels.width or 0 < height < pixels.height):
-            return True
-        what = f"was set up for {width}x{height}, the video is {pixels.width}x{pixels.height}"
-        self.complain(what, ERROR if rules.strict() else WARNING)
-        return not rules.strict()
 
     def _write(self, pixels: Pixels, picture: Picture) -> int:
         from softnpu.media.video.deliver import deliver

@@ -205,27 +205,28 @@ class VencChannel(VideoChannel):
         self.deliver(call)
 
     def _lend(self, data: bytes, desc: StreamDesc, call: Callable[[], object]) -> None:
-        """Put coded data into memory of the device for as long as a callback runs."""
+        """Put coded data into memory of the device for as long as a callback runs: the program's buffer, or some of ours."""
         memory = process().memory
-        buffer, size = self._desc.buf_addr, self._desc.buf_size
-        if buffer and 0 < len(data) <= size and self._own_buffer.acquire(blocking=False):
-            try:
-                memory.store(buffer, data)
-                desc.data = buffer
-                call()
-            finally:
-                self._own_buffer.release()
-            return
+        own = bool(self._desc.buf_addr) and 0 < len(data) <= self._desc.buf_size and self._own_buffer.acquire(False)
         allocation = None
-        if data:
-            desc.data = memory.allocate(self.device, len(data), 0, kind="media", align=128)
-            allocation = memory.atlas.find(desc.data)
-            memory.store(desc.data, data)
         try:
+            try:
+                if own:
+                    desc.data = self._desc.buf_addr
+                elif data:
+                    desc.data = memory.allocate(self.device, len(data), 0, kind="media", align=128)
+                    allocation = memory.atlas.find(desc.data)
+                if data:
+                    memory.store(desc.data, data)
+            except NpuError as error:  # no memory: the picture is lost, its callback is not
+                self.complain(error)
+                desc.data, desc.size, desc.ret_code = 0, 0, _FAILED
             call()
         finally:
             if allocation is not None:
                 memory.release(allocation)  # the object, since the program may have freed the address and got it again
+            if own:
+                self._own_buffer.release()
 
     def release(self) -> None:
         self._encoder.close()
@@ -251,6 +252,10 @@ def _settings(desc: VencChannelDesc) -> EncoderSettings:
             f"the pictures of the VENC channel are {desc.pic_width}x{desc.pic_height}",
             "set an even width and height",
         )
+    row = -(-desc.pic_width // 16) * 16
+    rules.check(
+        "venc", "in", Picture(0, 0, desc.pic_width, desc.pic_height, row, desc.pic_height, desc.pic_format or NV12)
+    )
     limits = rules.row("venc")
     rate = _within("src_rate", desc.src_rate or _FRAME_RATE, limits["frame_rate"])
     control = (limits["default_rate_control"], "vbr", "cbr")[desc.rc_mode]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -233,6 +237,20 @@ def test_ten_bits() -> None:
         assert np.abs(found - wanted / 4).max() <= 1
 
 
+def test_ten_bits_as_they_are() -> None:
+    packets = video("hevc", 2, form="yuv420p10le")
+    with Vdec(H265, bit_depth=1) as vdec:
+        for data in packets:
+            ok(vdec.send(data, 2 * BYTES, format=18))
+    for result, (_, picture) in zip(vdec.results, reference("hevc", packets, "yuv420p10le"), strict=True):
+        assert (result.code, result.format, result.strides) == (0, 18, (2 * WIDTH, HEIGHT))
+        found = np.frombuffer(result.pixels, np.uint16).reshape(-1, WIDTH)
+        assert (found[:HEIGHT] >> 6 == picture[:HEIGHT]).all()
+        u, v = picture[HEIGHT:].reshape(2, HEIGHT // 2, WIDTH // 2)
+        assert (found[HEIGHT:, ::2] >> 6 == u).all()
+        assert (found[HEIGHT:, 1::2] >> 6 == v).all()
+
+
 def test_skipped_frames() -> None:
     packets = video("h264", 12)
     with Vdec() as vdec:
@@ -337,6 +355,31 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [result.code for result in vdec.results] == [0, FRAME_BUFFER]
 
 
+@pytest.mark.parametrize(
+    ("soc", "codec", "sides", "form", "fields", "code"),
+    [
+        ("Ascend310P3", "h264", (160, 128), "yuv420p", {}, 0),
+        ("Ascend310P3", "h264", (160, 128), "yuv420p", {"format": 12, "width_stride": 480, "height_stride": 128}, 0),
+        ("Ascend310P3", "h264", (160, 112), "yuv420p", {}, 0x10006),
+        ("Ascend310P3", "h264", (160, 128), "yuv420p", {"width": 150, "height": 100, "width_stride": 150, "height_stride": 100}, 3),
+        ("Ascend310P3", "hevc", (160, 128), "yuv420p10le", {}, FRAME_BUFFER),
+        ("Ascend310", "h264", (160, 128), "yuv420p", {"format": 12}, IMAGE_FORMAT),
+        ("Ascend910B3", "h264", (160, 128), "yuv420p", {"format": 18}, IMAGE_FORMAT),
+    ],
+)  # fmt: skip
+def test_strict_chips(soc: str, codec: str, sides: tuple[int, int], form: str, fields: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """What runs here and fails on the board fails here in strict mode, with the board's code."""
+    ok(acl.finalize())
+    monkeypatch.setenv("SOFTNPU_SOC", soc)
+    monkeypatch.setenv("SOFTNPU_CHECK", "strict")
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    (data,) = video(codec, 1, *sides, form=form)
+    with Vdec(ENTYPES[codec]) as vdec:
+        ok(vdec.send(data, 2 * BYTES, **fields))
+    assert vdec.results[0].code == code
+
+
 # ---- threads and lifetimes -------------------------------------------------------------------------------------------
 
 
@@ -428,6 +471,19 @@ def test_destroyed_inside_its_own_callback() -> None:
     assert len(vdec.results) == sent
     ok(acl.media.vdec_destroy_channel_desc(vdec.desc))
     vdec.reporter.close()
+
+
+def test_tasks_of_the_device_are_aborted() -> None:
+    """What was not decoded comes back, too: "channel abnormal"."""
+    packets = video("h264", 5)
+    with Vdec() as vdec:
+        gate = threading.Event()
+        process().handles.get("vdec_channel_desc", vdec.desc).channel.put(lambda: gate.wait(WAIT), "HOLD")
+        for index, data in enumerate(packets):
+            ok(vdec.send(data, BYTES, index))
+        threading.Timer(0.2, gate.set).start()
+        ok(acl.rt.device_task_abort(0, 10_000))
+    assert [(result.user_data, result.code) for result in vdec.results] == [(index, 14) for index in range(5)]
 
 
 def test_the_thread_ends_too_early() -> None:
@@ -561,6 +617,28 @@ def test_reset_with_an_open_channel() -> None:
     ok(acl.media.vdec_destroy_channel(vdec.desc))
     ok(acl.media.vdec_destroy_channel_desc(vdec.desc))
     vdec.reporter.close()
+
+
+def test_a_program_that_just_ends(tmp_path: Path) -> None:
+    """No channel is destroyed, packets are under way: the process ends at once, with its own exit code."""
+    lines = """
+        import sys, time, acl
+        sys.path[:0] = sys.argv[1:]
+        from v1_video_support import Vdec, Venc, nv12, picture_of, video
+        acl.init(), acl.rt.set_device(0)
+        vdec, venc = Vdec(), Venc(160, 128)
+        vdec.hook = lambda _: time.sleep(0.2)
+        for data in video("h264", 20):
+            assert vdec.send(data, 160 * 128 * 3 // 2) == 0
+        assert venc.send(picture_of(nv12(0, 160, 128))) == 0
+        sys.exit(7)
+    """
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(lines), encoding="utf-8")
+    here = Path(__file__).parent
+    words = [sys.executable, str(program), str(here), str(here.parents[2])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 
 # ---- descriptions and misuse -----------------------------------------------------------------------------------------

@@ -196,6 +196,19 @@ def test_a_buffer_that_is_too_small() -> None:
     assert len(decoded(venc, "h264")) == 1
 
 
+def test_no_memory_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The callback comes all the same, and says so."""
+    picture = picture_of(nv12(0, WIDTH, HEIGHT))
+    with Venc(WIDTH, HEIGHT) as venc:
+        ok(venc.send(picture))
+        venc.end()
+        memory = process().memory
+        monkeypatch.setattr(memory, "check_room", lambda device, padded, asked: (_ for _ in ()).throw(memory._full(device, padded, 0)))  # fmt: skip
+        ok(venc.send(picture))
+    assert venc.codes == [0, 1]
+    assert venc.outputs[1][1] == 0
+
+
 def test_memory_stays_flat() -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     used, handles, threads = [], [], []
@@ -373,3 +386,21 @@ def test_strict_mode_knows_the_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     desc = acl.media.venc_create_channel_desc()
     monkeypatch.setattr(process().memory, "strict", True)
     assert acl.media.venc_create_channel(desc) == 200001, "the Ascend910B has no video encoder"
+
+
+def test_strict_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ok(acl.finalize())
+    monkeypatch.setenv("SOFTNPU_SOC", "Ascend310P3")
+    monkeypatch.setenv("SOFTNPU_CHECK", "strict")
+    ok(acl.init())
+    ok(acl.rt.set_device(0))
+    with Reporter() as reporter:
+        desc = acl.media.venc_create_channel_desc()
+        for name, value in {"pic_width": 96, "pic_height": 96, "thread_id": reporter.tid}.items():
+            ok(getattr(acl.media, f"venc_set_channel_desc_{name}")(desc, value))
+        assert acl.media.venc_create_channel(desc) == INVALID_PARAM
+        assert "96x96" in message()
+    with Venc(144, 128) as venc:
+        ok(venc.send(picture_of(nv12(0, 144, 128))))
+        assert venc.send(picture_of(nv12(0, 144, 128), width_stride=144, height_stride=129)) == INVALID_PARAM
+    assert venc.codes == [0]

@@ -440,20 +440,12 @@ def test_remap_by_own_maps(chn: int) -> None:
     src, out, lut = pic(GRAY, 50, 40, data), pic(GRAY, 60, 44), table()
     x, y = np.meshgrid(np.linspace(0, 49, 60, dtype=np.float32), np.linspace(39, 0, 44, dtype=np.float32))
     maps = {"map1": put(x), "map2": put(y), "map_size": x.nbytes, "dest_pic_width": 60, "dest_pic_height": 44}
-    assert remap_lut(maps, lut) == (lut, 0)
+    assert acl.himpi.vpc_get_remap_lut(maps, lut) == (lut, 0) == acl.himpi.vpc_get_remap_lut(maps, 0, lut)
     done(chn, acl.himpi.vpc_lut_remap(chn, transform(src, out), lut, FOREVER))
     assert (planes(out)[0] == cv2.remap(data, x, y, cv2.INTER_LINEAR)).all()
-    assert remap_lut({**maps, "map1": 0}, lut) == (lut, VPC | NULL_PTR)
-    assert remap_lut({**maps, "map_size": 4}, lut) == (lut, VPC | ILLEGAL_PARAM)
-    assert remap_lut({**maps, "dest_pic_width": 10}, lut) == (lut, VPC | ILLEGAL_PARAM)
-
-
-def remap_lut(maps: dict[str, Any], lut: dict[str, Any]) -> Any:
-    """The pages show (map, lut), some with the interpolation between them; the row decides."""
-    import acl._boundary as boundary
-
-    count = len(boundary.arguments_of(boundary.rows_of("acl.himpi")["vpc_get_remap_lut"][0]))
-    return acl.himpi.vpc_get_remap_lut(maps, lut) if count == 2 else acl.himpi.vpc_get_remap_lut(maps, 0, lut)
+    assert acl.himpi.vpc_get_remap_lut({**maps, "map1": 0}, 0, lut) == (lut, VPC | NULL_PTR)
+    assert acl.himpi.vpc_get_remap_lut({**maps, "map_size": 4}, 0, lut) == (lut, VPC | ILLEGAL_PARAM)
+    assert acl.himpi.vpc_get_remap_lut({**maps, "dest_pic_width": 10}, 0, lut) == (lut, VPC | ILLEGAL_PARAM)
 
 
 def test_table_mistakes(chn: int) -> None:
