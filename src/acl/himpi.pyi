@@ -144,7 +144,7 @@ def vdec_get_fd(chn: int, /) -> int:
     """Get a descriptor that is readable when a picture is ready."""
 def vdec_close_fd(chn: int, /) -> int:
     """Close the descriptor of a decode channel."""
-def vdec_get_pic_buf_size(type_: int, attr: dict[str, Any], /) -> int:
+def vdec_get_pic_buf_size(type_: int, attr: Any, /) -> int:
     """Tell the bytes of one decoded picture."""
 def vdec_get_tmv_buf_size(type_: int, width: int, height: int, /) -> int:
     """Tell the bytes of the motion vectors of one picture."""

@@ -8,7 +8,6 @@ from softnpu.base.errors import NpuError
 from softnpu.media.v2 import jpege, venc, venc_module
 from softnpu.media.v2 import venc_structs as structs
 from softnpu.media.v2.answers import written
-from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.structs import IMAGE_STREAM
 from softnpu.media.v2.system import need_system
 from softnpu.media.v2.vdec_structs import FRAME_INFO
@@ -219,10 +218,7 @@ def venc_set_rc_param(chn: int, param: Dict) -> None:
 
 
 def venc_get_rc_param(chn: int, rc_mode: int) -> Dict:
-    channel = _channel(chn)
-    if rc_mode not in structs.RC_MODES:
-        raise himpi_error("venc", "ILLEGAL_PARAM", f"rc_mode {rc_mode} is not known", "pass the one of the channel")
-    return written(structs.RC_PARAM, lambda: channel.settings.get("rc_param"))
+    return written(structs.RC_PARAM, lambda: _channel(chn).settings.rate_parameters(rc_mode))
 
 
 def venc_set_roi_attr(chn: int, attr: Dict) -> None:

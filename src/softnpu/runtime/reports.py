@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from softnpu.runtime.stream import Stream
 
 MAX_THREADS = 1024
+
+_UNSUBSCRIBED_SECONDS = 0.001
 
 
 class Report:
@@ -175,6 +178,7 @@ class ReportBook:
         """`process_report` for the calling thread."""
         found = self._by_thread.get(threading.get_ident())
         if found is None:
+            time.sleep(_UNSUBSCRIBED_SECONDS)  # the guide's threads ask in a loop before they are subscribed
             raise not_subscribed(threading.get_ident())
         found.process(timeout)
 

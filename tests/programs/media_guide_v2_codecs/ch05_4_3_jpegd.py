@@ -133,9 +133,9 @@ def main():
     check("vdec_get_frame", ret)
     dec_result = frame_info["v_frame"]["frame_flag"]
     if dec_result == 0:
-        print("Chn %u GetFrame Success, Decode Success" % channel_id)
+        print(f"Chn {channel_id} GetFrame Success, Decode Success")
     else:
-        raise RuntimeError("Chn %u GetFrame Success, Decode Fail" % channel_id)
+        raise RuntimeError(f"Chn {channel_id} GetFrame Success, Decode Fail")
 
     # 9.2 Bring the picture to the host.
     size = out_pic_info["buffer_size"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -118,30 +119,37 @@ class VdecChannel(VideoChannel):
             self._finish(self._decoder.send(data, packet))
         except Exception as error:  # whatever a codec finds: the packet comes back to the program
             self.complain(error)
-            self._give_back(packet, DECODE_FAIL)
+            self.later(lambda: self._give_back(packet, DECODE_FAIL))
 
     def flush(self) -> None:
         try:
             self._finish(self._decoder.flush())
         except Exception as error:
             self.complain(error)
-        for packet in list(self._inside):
+        left = list(self._inside)
+        self.later(lambda: self._give_up(left))
+
+    def _give_up(self, packets: list[Packet]) -> None:
+        for packet in packets:
             self._give_back(packet, DECODE_FAIL)
 
     def _end(self, ending: Packet | None) -> None:
         self.flush()
         if ending is not None:
-            self._answer(ending, NO_PICTURE)
+            self.later(lambda: self._answer(ending, NO_PICTURE))
 
     def _finish(self, found: list[Decoded]) -> None:
         for one in found:
-            packet: Packet = one.token  # type: ignore[assignment]
-            try:
-                code = self._result(one, packet)
-            except Exception as error:
-                self.complain(error)
-                code = PARAM_INVALID if isinstance(error, NpuError) else INTERNAL_ERROR
-            self._give_back(packet, code)
+            self.later(functools.partial(self._finish_one, one))
+
+    def _finish_one(self, one: Decoded) -> None:
+        packet: Packet = one.token  # type: ignore[assignment]
+        try:
+            code = self._result(one, packet)
+        except Exception as error:
+            self.complain(error)
+            code = PARAM_INVALID if isinstance(error, NpuError) else INTERNAL_ERROR
+        self._give_back(packet, code)
 
     def _give_back(self, packet: Packet, code: int) -> None:
         """The answer to a packet that was in the decoder; there is one."""

@@ -1,6 +1,7 @@
 """What the video channels of `acl.media` share: a stream of their own, and results that a thread of the program takes.
 
-Work runs on the stream's queue, one channel beside the other. Results go to the thread that the program named, in order, and
+Work runs on the stream's queue, one channel beside the other; what a decoder has made is written to the program's memory on a
+second queue, while the decoder goes on. Results go to the thread that the program named, in order, and
 run there inside `acl.rt.process_report`. Whoever waits here looks now and then whether that thread still takes them: a program
 that has ended it gets an answer and a line in the log, and does not hang.
 """
@@ -77,6 +78,7 @@ class VideoChannel:
         self.number = number
         self.device = context.device
         self.stream = context.make_stream()
+        self._second = context.device.backend.make_queue(f"softnpu-{self.word.lower()}-{number}")
         self._room = room
         self._change = threading.Condition()
         self._queued = 0  # sent, and not worked on yet
@@ -172,6 +174,25 @@ class VideoChannel:
         self.stream.submit(run, name, mark=mark)
         mark.accepted = True
 
+    def later(self, work: Callable[[], None]) -> None:
+        """Do what follows the codec's part beside its next piece of work, in order.
+
+        One piece at a time: pictures that pile up would make the codec take new memory for each, which is slower than waiting.
+        """
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self.note(queued=-1)
+
+        self.note(queued=+1)
+        try:
+            self._second.synchronize()
+            self._second.submit(run)
+        except NpuError:  # no thread to be had
+            run()
+
     def deliver(self, call: Callable[[], None]) -> None:
         """Let the program's thread call something."""
         report = _Delivery(self, call)
@@ -217,6 +238,7 @@ class VideoChannel:
             return "the interpreter ends"
         if self._queued:
             self.stream.queue.synchronize(0.0)  # sees to it that a worker is there
+            self._second.synchronize(0.0)
         elif not self._running and self._thread_is_over():
             return "the callback thread has ended"
         limit = BUSY_SECONDS if self._queued or self._running else IDLE_SECONDS
@@ -236,6 +258,7 @@ class VideoChannel:
                     self.drain()
         finally:  # an interruption of the wait, too, ends the channel
             process().end_stream(self.stream, wait=False)
+        self._second.close()
         if not self.stream.queue.busy():  # else a codec is at work that does not end: it keeps what it has
             self.release()
         if self._lost:

@@ -230,6 +230,8 @@ class DecodeChannel(Coder):
         self.need_stopped()
         self._check_type(param.type)
         check_param(param, self.is_jpeg)
+        if param.video_param.composite_dec_en or param.video_param.slice_input_en:
+            self.tell("composite_dec_en and slice_input_en have no effect: a packet is a whole access unit")
         param.type = self.attr.type
         with self.changed:
             self.param = param

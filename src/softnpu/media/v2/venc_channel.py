@@ -35,7 +35,6 @@ class EncodeChannel(Coder):
         self.waiting_bytes = 0
         self.received = self.encoded = self.units = self.packets = 0
         self.last_bytes = self.released_pts = 0
-        self._rate = 0
         self._idr = False
 
     @property
@@ -139,15 +138,9 @@ class EncodeChannel(Coder):
             )
 
     def _is_dropped(self) -> bool:
-        """Whether the target frame rate leaves this picture out."""
+        """Whether the target frame rate leaves the picture out that was received last."""
         source, target = self.settings.frame_rates()
-        if target >= source:
-            return False
-        self._rate += target
-        if self.received == 1 or self._rate >= source:
-            self._rate %= source
-            return False
-        return True
+        return (self.received - 1) * target % source >= target
 
     def request_idr(self) -> None:
         """`venc_request_idr`: the next picture that is sent becomes a key frame."""
@@ -279,6 +272,7 @@ class EncodeChannel(Coder):
         with self.changed:
             self.need_open()
             self.attr = attr
+            self.settings.tell_about(attr)
             self.settings.version += 1
 
     def finish(self) -> None:

@@ -70,10 +70,6 @@ class Store:
             self._blocks[address + _FRONT + offset] = block
         self.used += block.size
 
-    def add_bare(self, unit: Unit, address: int, length: int) -> None:
-        """A packet in memory of the program, or none at all."""
-        unit.add(address, length, True)
-
     def hand_out(self, packs: list[Fields]) -> None:
         """Packets go to the program."""
         self._bare += sum(pack.addr not in self._blocks for pack in packs)

@@ -62,13 +62,15 @@ class Settings:
         payload = channel.attr.venc_attr.type
         self.values = {name: one.struct.blank() for name, one in SETTINGS.items() if payload in one.payloads}
         _fill_defaults(self.values)
-        self._tell_about_gop(channel.attr.gop_attr)
+        self.tell_about(channel.attr)
 
-    def _tell_about_gop(self, gop: Fields) -> None:
-        if gop.gop_mode != c.HI_VENC_GOP_MODE_NORMAL_P:
-            self._channel.tell(
-                f"gop_mode {gop.gop_mode} is encoded like NORMAL_P: each P picture refers to the one before"
-            )
+    def tell_about(self, attr: Fields) -> None:
+        """Say which of the attributes have no effect."""
+        gop, venc = attr.gop_attr.gop_mode, attr.venc_attr
+        if gop != c.HI_VENC_GOP_MODE_NORMAL_P:
+            self._channel.tell(f"gop_mode {gop} is encoded like NORMAL_P: each P picture refers to the one before")
+        if any((*vars(venc.h264_attr).values(), *vars(venc.h265_attr).values())):
+            self._channel.tell("rcn_ref_share_buf_en and frame_buf_ratio have no effect")
 
     def get(self, name: str) -> Fields:
         """The values of a setting."""
@@ -93,6 +95,12 @@ class Settings:
             self.values[name] = values
             self.version += name not in _TAKEN_EACH_TIME
             self._channel.settle()
+
+    def rate_parameters(self, rc_mode: int) -> Fields:
+        """`venc_get_rc_param`: all modes come, the one that is named must exist."""
+        found = self.get("rc_param")
+        check_in("rc_mode", rc_mode, range(1, max(structs.RC_MODES) + 1))
+        return found
 
     def set_region(self, region: Fields) -> None:
         """`venc_set_roi_attr`."""
@@ -222,6 +230,11 @@ def _check_intra_refresh(channel: EncodeChannel, values: Fields) -> None:
         )
 
 
+def _check_vui(channel: EncodeChannel, values: Fields) -> None:
+    if values.vui_time_info.timing_info_present_flag or values.vui_bitstream_restric.bitstream_restriction_flag:
+        channel.tell("vui_time_info and vui_bitstream_restric have no effect: the times follow the frame rate")
+
+
 def _check_jpeg_param(channel: EncodeChannel, values: Fields) -> None:
     check_in("mcu_per_ecs", values.mcu_per_ecs, range(1 << 16))
     if values.ecs_output_en:
@@ -240,6 +253,8 @@ _CHECKS: dict[str, Callable[[EncodeChannel, Fields], None]] = {
     "rc_param": _check_rc_param,
     "slice_split": _check_slice_split,
     "intra_refresh": _check_intra_refresh,
+    "h264_vui": _check_vui,
+    "h265_vui": _check_vui,
     "jpeg_param": _check_jpeg_param,
     "jpeg_huffman_param": _check_huffman,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from softnpu.media import doors
+from softnpu.media._planes import merge
 from softnpu.media.formats import NV12, NV21, YUV_PLANAR_420
 from softnpu.media.picture import Pixels
 
@@ -26,4 +26,4 @@ def deliver(pixels: Pixels, out: Pixels, csc: Csc | None = None) -> None:
 def _interleave(pixels: Pixels, out: Pixels) -> None:
     luma, u, v = pixels.planes
     out.planes[0][...] = luma
-    doors.cv2().merge((u, v) if out.format.value == NV12 else (v, u), out.planes[1])
+    merge([u, v] if out.format.value == NV12 else [v, u], out.planes[1])

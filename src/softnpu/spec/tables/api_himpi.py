@@ -74,7 +74,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     'vdec_release_frame': ('chn: i32, frame_info: dict', 'ret', 'VDEC and JPEGD', 0, 'vdec', 'Give a decoded picture back.'),
     'vdec_get_fd': ('chn: i32', 'fd: int = -1', 'VDEC and JPEGD', 0, 'vdec', 'Get a descriptor that is readable when a picture is ready.'),
     'vdec_close_fd': ('chn: i32', 'ret', 'VDEC and JPEGD', 0, 'vdec', 'Close the descriptor of a decode channel.'),
-    'vdec_get_pic_buf_size': ('type: i32, attr: dict', 'size: int', 'VDEC and JPEGD', 0, 'vdec', 'Tell the bytes of one decoded picture.'),
+    'vdec_get_pic_buf_size': ('type: i32, attr: object', 'size: int', 'VDEC and JPEGD', 0, 'vdec', 'Tell the bytes of one decoded picture.'),
     'vdec_get_tmv_buf_size': ('type: i32, width: u32, height: u32', 'size: int', 'VDEC and JPEGD', 0, 'vdec', 'Tell the bytes of the motion vectors of one picture.'),
     'dvpp_get_image_info': ('type: i32, stream: dict', 'img_info: dict, ret', 'VDEC and JPEGD', 0, 'vdec', 'Read a JPEG or PNG header.'),
     'vdec_get_jpegd_output_info': ('stream: dict, pixel_format: i32', 'img_info: dict, ret', 'VDEC and JPEGD', 0, 'vdec', 'Read a JPEG header for a chosen output format.'),
