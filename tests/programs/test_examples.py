@@ -13,9 +13,13 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIME_LIMIT_S = 180
 SMALL = "16"  # channels of the first layer of the ResNet-50, instead of 64
-MODULES = {"common.py", "models.py"}  # what the others share
+MODULES = {"common.py", "media_common.py", "media_resnet.py", "models.py"}  # what the others share
 PILLOW = pytest.mark.skipif(
     importlib.util.find_spec("PIL") is None, reason="Pillow is not installed: pip install pillow"
+)
+MEDIA = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("cv2", "av", "simplejpeg")),
+    reason="the packages for media are not installed: pip install 'softnpu[media]'",
 )
 OCR_MODELS = pytest.mark.skipif(
     importlib.util.find_spec("rapidocr_onnxruntime") is None,
@@ -32,6 +36,12 @@ PROGRAMS: dict[str, tuple[list[str], str]] = {  # file → arguments, a part of 
     "resnet50_async.py": (["--width", SMALL, "--callback_interval", "3"], "exit acl.rt.process_report"),
     "resnet50_sync.py": (["--width", SMALL], "Resources released successfully."),
     "streams_demo.py": ([], "npu-smi"),
+}
+MEDIA_PROGRAMS: dict[str, tuple[list[str], str]] = {
+    "vdec_resnet50.py": (["--width", SMALL], "all 10 pictures are equal to FFmpeg's"),
+    "venc_image.py": ([], "16 pictures of 128x128, key frames [0]"),
+    "vpc_jpege.py": ([], "batch, region 7: largest difference 0"),
+    "vpc_resnet50.py": (["--width", SMALL], "the scaled picture differs from OpenCV's by"),
 }
 
 
@@ -59,13 +69,20 @@ def run(name: str, folder: Path, *words: str) -> str:
 
 
 def test_every_example_is_here() -> None:
-    known = {*PROGRAMS, *MODULES, "first_app.py", "ocr_demo.py"}
+    known = {*PROGRAMS, *MEDIA_PROGRAMS, *MODULES, "first_app.py", "ocr_demo.py", "ocr_pipeline.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == known
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_example(name: str, tmp_path: Path) -> None:
     words, part = PROGRAMS[name]
+    assert part in run(name, tmp_path, *words)
+
+
+@MEDIA
+@pytest.mark.parametrize("name", sorted(MEDIA_PROGRAMS))
+def test_media_example(name: str, tmp_path: Path) -> None:
+    words, part = MEDIA_PROGRAMS[name]
     assert part in run(name, tmp_path, *words)
 
 
@@ -79,7 +96,8 @@ def test_first_app(tmp_path: Path) -> None:
 
 @PILLOW
 @OCR_MODELS
-def test_ocr_demo(tmp_path: Path) -> None:
-    text = run("ocr_demo.py", tmp_path)
+@pytest.mark.parametrize("name", ["ocr_demo.py", pytest.param("ocr_pipeline.py", marks=MEDIA)])
+def test_ocr(name: str, tmp_path: Path) -> None:
+    text = run(name, tmp_path)
     assert "Every line was read exactly as it was drawn." in text
     assert (tmp_path / "ocr_demo.png").stat().st_size > 1000

@@ -24,9 +24,7 @@ def vdec_create_chn(chn: int, attr: dict[str, Any]) -> None:
 
 
 def vdec_destroy_chn(chn: int) -> None:
-    channel = need_system("vdec").vdec.take(chn)
-    channel.close()
-    channel.ready.close()
+    need_system("vdec").vdec.take(chn).close()
 
 
 def vdec_set_chn_attr(chn: int, attr: dict[str, Any]) -> None:
@@ -87,15 +85,11 @@ def vdec_release_frame(chn: int, frame_info: dict[str, Any]) -> None:
 
 
 def vdec_get_fd(chn: int) -> int:
-    ready = _channel(chn).ready
-    assert ready is not None
-    return ready.fd
+    return _channel(chn).ready.fd
 
 
 def vdec_close_fd(chn: int) -> None:
-    ready = _channel(chn).ready
-    assert ready is not None
-    ready.close()
+    _channel(chn).ready.close()
 
 
 def vdec_get_pic_buf_size(payload: int, attr: Any) -> int:

@@ -41,9 +41,7 @@ def venc_create_chn(chn: int, attr: Dict) -> None:
 
 
 def venc_destroy_chn(chn: int) -> None:
-    channel = need_system("venc").venc.take(chn)
-    channel.close()
-    channel.ready.close()
+    need_system("venc").venc.take(chn).close()
 
 
 def venc_start_chn(chn: int, param: Dict) -> None:
@@ -59,15 +57,11 @@ def venc_query_status(chn: int) -> Dict:
 
 
 def venc_get_fd(chn: int) -> int:
-    ready = _channel(chn).ready
-    assert ready is not None
-    return ready.fd
+    return _channel(chn).ready.fd
 
 
 def venc_close_fd(chn: int) -> None:
-    ready = _channel(chn).ready
-    assert ready is not None
-    ready.close()
+    _channel(chn).ready.close()
 
 
 def venc_request_idr(chn: int, _instant: int) -> None:

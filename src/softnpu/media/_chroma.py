@@ -13,11 +13,11 @@ Steps = tuple[int, int]  # by what width and height are divided
 def resample(chroma: Array, source: Steps, target: Steps, shape: tuple[int, int], name: str) -> Array:
     """A chroma channel with `target` steps and this shape; `name` tells the scratch memory of U from that of V."""
     chroma = average(chroma, max(1, target[0] // source[0]), max(1, target[1] // source[1]), name)
-    chroma = repeat_columns(chroma, max(1, source[0] // target[0]), shape[1], name)
+    chroma = _repeat_columns(chroma, max(1, source[0] // target[0]), shape[1], name)
     return _repeat_rows(chroma, max(1, source[1] // target[1]), shape[0], name)
 
 
-def repeat_columns(chroma: Array, times: int, columns: int, name: str) -> Array:
+def _repeat_columns(chroma: Array, times: int, columns: int, name: str) -> Array:
     """Each value `times` times side by side, as many columns as asked for."""
     if times == 1:
         return chroma

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Iterator, Mapping
@@ -50,11 +51,12 @@ def apart(src: Pixels, out: Pixels) -> Pixels:
 
 
 def bands(first: Pixels, second: Pixels) -> Iterator[tuple[Pixels, Pixels]]:
-    """Two pictures of one size in pieces of an even number of rows, from top to bottom."""
+    """Two pictures of one size in pieces of an even number of rows, from top to bottom; an odd last row is a piece of its own."""
     step = max(2, BAND_PIXELS // max(1, first.width) & ~1)
-    for top in range(0, first.height, step):
-        rows = min(step, first.height - top)
-        yield first.crop(0, top, first.width, rows), second.crop(0, top, second.width, rows)
+    edges = [*range(0, first.height & ~1, step), first.height & ~1, first.height]
+    for top, bottom in itertools.pairwise(edges):
+        if bottom > top:
+            yield first.crop(0, top, first.width, bottom - top), second.crop(0, top, second.width, bottom - top)
 
 
 def movable(array: Array) -> Array:

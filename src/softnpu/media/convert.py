@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media._chroma import repeat_columns, resample
+from softnpu.media._chroma import resample
 from softnpu.media._planes import (
     Array,
     apart,
@@ -26,9 +26,10 @@ from softnpu.media._planes import (
     transform,
 )
 from softnpu.media._values import cast, same_type
-from softnpu.media.csc import Csc
+from softnpu.media.csc import DEFAULT, Csc, matrix
 from softnpu.media.doors import cv2
 from softnpu.media.formats import RGB_888, PixelFormat, pixel_format
+from softnpu.media.jpeg.turbo import to_rgb
 from softnpu.media.picture import Pixels
 from softnpu.spec.tables.pixel_formats import FORMATS
 
@@ -198,7 +199,7 @@ def _yuv_to_rgb(src: Pixels, out: Pixels, csc: Csc, alpha: int) -> None:
     if _is_triple(src.format):
         transform(src.planes[0], csc.rgb_from(src.format.channels, order), rgb)
     else:
-        _planes_to_rgb(src, rgb, csc.rgb_from("yuv", order))
+        _planes_to_rgb(src, rgb, csc, order)
     if not direct:
         _rearrange(Pixels(pixel_format(RGB_888), [rgb], src.width, src.height), out, alpha)
 
@@ -208,22 +209,19 @@ def _is_triple(form: PixelFormat) -> bool:
     return len(form.planes) == 1 and len(form.channels) == 3
 
 
-def _planes_to_rgb(src: Pixels, rgb: Array, matrix: Array) -> None:
-    """Rows that share chroma are done in turns, so chroma is repeated in one direction only."""
+def _planes_to_rgb(src: Pixels, rgb: Array, csc: Csc, order: str) -> None:
+    """Chroma repeated to the size of the luma, three channels side by side, one matrix over all."""
     found = take(src, {})
-    across, down = src.format.chroma
-    luma = found["y"]
-    rows = -(-src.height // down)
-    wide = [
-        repeat_columns(found[letter], across, src.width, letter) if letter in found else _no_colour((rows, src.width))
+    if csc is matrix(DEFAULT) and src.format.chroma == (2, 2) and to_rgb([found[one] for one in "yuv"], rgb, order):
+        return
+    shape = (src.height, src.width)
+    chroma = [
+        resample(found[letter], src.format.chroma, (1, 1), shape, letter) if letter in found else _no_colour(shape)
         for letter in "uv"
     ]
-    yuv = scratch("yuv", (rows, src.width, 3))
-    for phase in range(min(down, src.height)):
-        part = rgb[phase::down]
-        count = part.shape[0]
-        merge([luma[phase::down], wide[0][:count], wide[1][:count]], yuv[:count])
-        transform(yuv[:count], matrix, part)
+    yuv = scratch("yuv", (*shape, 3))
+    merge([found["y"], *chroma], yuv)
+    transform(yuv, csc.rgb_from("yuv", order), rgb)
 
 
 def _rgb_to_yuv(src: Pixels, out: Pixels, csc: Csc, alpha: int) -> None:

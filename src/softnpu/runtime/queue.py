@@ -72,7 +72,7 @@ class Queue:
                 task()
         finally:
             interrupted: BaseException | None = None
-            while self._turn is turn:  # entering a function can be interrupted, too
+            while self._turn is turn:  # entering a function can be interrupted, too: hence no function
                 try:
                     self._end(turn)
                 except BaseException as error:
@@ -85,6 +85,30 @@ class Queue:
             except NpuError:
                 if self._take_back(task):
                     raise
+
+    def _help(self) -> None:
+        """Run here what waits now and nobody has begun: quicker than waiting for the worker to wake up and do it."""
+        if self._is_mine():  # a destructor inside a call that holds the lock: others could not end what this waits for
+            return
+        for _ in range(len(self._tasks)):
+            turn = _Turn(threading.get_ident())
+            task: Task | None = None
+            try:
+                with self._lock:
+                    if self._turn is not None or not self._tasks:
+                        return
+                    self._turn = turn
+                    task = self._tasks.popleft()
+                task()
+            finally:
+                interrupted: BaseException | None = None
+                while self._turn is turn:  # entering a function can be interrupted, too: hence no function
+                    try:
+                        self._end(turn)
+                    except BaseException as error:
+                        interrupted = error
+                if interrupted is not None:
+                    raise interrupted
 
     def _end(self, turn: _Turn) -> None:
         """Give a turn back; an interruption is passed on when that is done."""
@@ -192,6 +216,8 @@ class Queue:
         """Wait for everything submitted so far; False when the time is over."""
         if self._turn is None and not self._tasks:
             return True
+        if timeout is None:
+            self._help()
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._lock:
             target = self._finished + self._dropped + len(self._tasks) + (self._turn is not None)

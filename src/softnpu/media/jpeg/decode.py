@@ -60,7 +60,7 @@ def output_strides(info: JpegInfo | tuple[int, int], form: PixelFormat | int, fa
 
 
 def decode(data: object, info: JpegInfo, out: Pixels) -> None:
-    """Decode a file into `out`, which has the shown size. An odd side may be one less or one more there: cut, or its edge repeated."""
+    """Decode a file into `out`, which has the shown size. An odd side may be one less or one more there: cut, or continued."""
     reason = refused(info, False)
     if reason:
         raise _refusal(reason)
@@ -69,10 +69,11 @@ def decode(data: object, info: JpegInfo, out: Pixels) -> None:
     if not info.complete:  # the decoders take a missing end marker for missing data
         source = np.concatenate([source, np.frombuffer(b"\xff\xd9", np.uint8)])
     form = _planar(info)
-    straight = info.orientation == 1 and (out.width, out.height) == info.shown and _same_layout(form, out.format)
+    straight = info.orientation == 1 and _same_layout(form, out.format)
     planes = _planes(source, info, _wanted(out) if straight else (None, None, None))
-    pixels = Pixels(form, planes, info.width, info.height)
-    if not straight:
+    rows, columns = planes[0].shape  # of the output, when the decoder wrote there
+    pixels = Pixels(form, planes, columns, rows)
+    if (columns, rows) != (out.width, out.height) or not straight:
         pixels = _fit(_turn(pixels, info), out.width, out.height)
     _deliver(pixels, out)
 

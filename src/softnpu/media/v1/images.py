@@ -195,6 +195,15 @@ def _output(made: Picture) -> Pixels:
     return made.pixels(process().memory, True, "output picture")
 
 
+def _roomy(made: Picture) -> Picture:
+    """The same with odd sides one larger where its strides have room: the decoder writes whole units of pixels there."""
+    form = pixel_format(made.format)
+    width, height = made.width + (made.width & 1), made.height + (made.height & 1)
+    room = form.row_bytes(width) <= made.width_stride and height <= made.height_stride
+    fits = form.size(made.width_stride, made.height_stride) <= made.size
+    return replace(made, width=width, height=height) if form.chroma == (2, 2) and room and fits else made
+
+
 def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int, int], desc: PicDesc) -> None:
     """Queue the decoding of a JPEG."""
 
@@ -207,7 +216,7 @@ def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int
             raise NpuError(codes.INVALID_PARAM, f"JPEGD refuses this file: {why}", "save it as a baseline JPEG")
         made = _jpeg_output(info, given)
         rules.check("jpegd", "out", made)
-        decode.decode(content, info, _output(made))
+        decode.decode(content, info, _output(_roomy(made)))
         return made
 
     _decode(channel, stream, name, data, desc, "jpegd", decoder)

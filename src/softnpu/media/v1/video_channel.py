@@ -23,6 +23,7 @@ from softnpu.runtime.reports import Report
 IDLE_SECONDS = 30.0  # how long a thread may take no callback while some wait for it
 BUSY_SECONDS = 300.0  # and how long a single callback or picture may take
 _LOOK_SECONDS = 0.05
+_END_SECONDS = 10.0  # far more than one picture takes
 
 
 class _Sent(Mark):
@@ -160,6 +161,7 @@ class VideoChannel:
                 f"the {self.word} channel has {self._room} pictures under way and takes no more: {why}",
                 "let the callback thread call acl.rt.process_report in a loop",
             )
+        self.check_open()  # another thread may have destroyed it meanwhile
         self.put(work, name, dropped)
 
     def put(self, work: Callable[[], None], name: str, dropped: Callable[[], None] | None = None) -> None:
@@ -263,6 +265,17 @@ class VideoChannel:
             self.release()
         if self._lost:
             self.complain(f"{self._lost} callbacks never ran; what they would have freed stays", WARNING)
+
+    def abandon(self) -> None:
+        """Its context has ended, or the interpreter does: what has begun comes to its end, nothing more begins."""
+        self.stream.abort()
+        queues = (self.stream.queue, self._second)
+        for queue in queues:
+            if not queue.runs_here():  # a destructor may come here from inside a task
+                queue.synchronize(_END_SECONDS)
+            queue.close()
+        if not any(queue.busy() for queue in queues):
+            self.release()
 
     def _run_callbacks_here(self) -> None:
         """The calling thread is the one that runs the callbacks, perhaps inside one: the others run now."""

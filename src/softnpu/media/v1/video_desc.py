@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +12,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.runtime.device import Device
-from softnpu.runtime.process import process
+from softnpu.runtime.process import Process, process
 
 ChannelT = TypeVar("ChannelT", bound=VideoChannel)
 Callback = Callable[[int, int, Any], object]
 _Book = dict[tuple[str, int, int], VideoChannel]  # by engine, device and number
 _BOOK = "media.v1.video"
-_lock = threading.RLock()  # a destructor may come here in the middle of a call
+_lock = threading.RLock()  # of the book; a destructor may come here in the middle of a call
+_creating = threading.RLock()  # apart from it: creating takes the lock of the device, under which `_sweep` takes the book's
 
 
 @dataclass
@@ -54,14 +57,14 @@ class VideoChannelDesc(Generic[ChannelT]):
     def create(self, count: int, number: int | None, make: Callable[[int], ChannelT]) -> None:
         """Open the channel under a number below `count`, the lowest free one when None is given."""
         device = process().current().device
-        with _lock:
+        with _creating:
             if self.channel is not None and self.channel.alive:
                 raise NpuError(
                     codes.INVALID_PARAM,
                     f"the description has {self.word} channel {self.channel.number} already",
                     "create a channel once per description",
                 )
-            taken = {index for (word, home, index), one in _book().items() if (word, home) == (self.word, device.index) and one.alive}  # fmt: skip
+            taken = _taken(self.word, device)
             if number is None:
                 number = next((index for index in range(count) if index not in taken), count)
             if number in taken or number >= count:
@@ -71,7 +74,9 @@ class VideoChannelDesc(Generic[ChannelT]):
                     f"{self.word} channel {number} of device {device.index} {what}",
                     f"ids go from 0 to {count - 1}; destroy channels that are no longer needed",
                 )
-            self.channel = _book()[self.word, device.index, number] = make(number)
+            channel = make(number)
+            with _lock:
+                self.channel = _book()[self.word, device.index, number] = channel
 
     def destroy(self) -> None:
         """Let everything that was sent come back, and close the channel."""
@@ -101,8 +106,15 @@ def _book() -> _Book:
         if _BOOK not in owner.extra:
             owner.extra[_BOOK] = {}
             owner.sweepers.append(_sweep)
+            atexit.register(_end, owner)
         found: _Book = owner.extra[_BOOK]
         return found
+
+
+def _taken(word: str, device: Device) -> set[int]:
+    """The numbers of an engine of a device that are in use."""
+    with _lock:
+        return {number for (kind, home, number), one in _book().items() if (kind, home) == (word, device.index) and one.alive}  # fmt: skip
 
 
 def _forget(channel: VideoChannel) -> None:
@@ -118,4 +130,13 @@ def _sweep(device: Device) -> None:
         for channel in gone:
             _forget(channel)
     for channel in gone:
-        channel.release()
+        channel.abandon()
+    if not process().started:
+        atexit.unregister(_end)
+
+
+def _end(owner: Process) -> None:
+    """The interpreter ends: no worker may stand inside a codec when that goes. Forked children have no workers."""
+    if owner.pid == os.getpid():
+        for channel in list(owner.extra.get(_BOOK, {}).values()):
+            channel.abandon()

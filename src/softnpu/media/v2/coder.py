@@ -33,7 +33,7 @@ class Coder(ABC):
         self.number = number
         self.device = owner.current().device
         self.memory = owner.memory
-        self.ready: Ready | None = Ready()
+        self.ready = Ready()
         self.changed = threading.Condition()
         self.waiting: deque[Any] = deque()
         self.results: deque[Any] = deque()
@@ -115,18 +115,27 @@ class Coder(ABC):
         """Hand work to the worker; `changed` is held."""
         self.waiting.append(item)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self.module}-{self.number}", daemon=True)
-            self._thread.start()
+            self._start()
         self.changed.notify_all()
 
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self.module}-{self.number}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.waiting.pop()
+            remedy = "end threads that are no longer needed"
+            raise self.error("NO_MEM", f"no thread could be started: {error}", remedy) from error
+        self._thread = thread
+
     def _run(self) -> None:
+        """Work until the channel is closed, then give back what it holds: whoever closed it may not have waited so long."""
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.closed or (self.waiting and self.may_work()))
                 if self.closed:
-                    return
-                item = self.waiting.popleft()
-                self.current = item
+                    break
+                self.current = item = self.waiting.popleft()
             try:
                 found = self.work(item)
             except Exception as error:  # the worker must live on, and who sent the work must hear of it
@@ -137,16 +146,17 @@ class Coder(ABC):
                 self.add_results(found)
                 self.changed.notify_all()
             del found
+        self._end()
 
     def add_results(self, found: list[Any]) -> None:
         """Offer results; `changed` is held."""
         self.results.extend(found)
-        if found and self.ready is not None and self.wakes():
+        if found and self.wakes():
             self.ready.set()
 
     def settle(self) -> None:
         """Clear the descriptor when nothing is left to take; `changed` is held."""
-        if self.ready is not None and not self.wakes():
+        if not self.wakes():
             self.ready.clear()
         self.changed.notify_all()
 
@@ -169,10 +179,14 @@ class Coder(ABC):
             self.waiting.clear()
             self.changed.notify_all()
             thread = self._thread
-        if thread is not None:
+        if thread is None:
+            self._end()
+        elif thread is not threading.current_thread():  # where a destructor may come here, too
             thread.join(_END_SECONDS)
-        if thread is not None and thread.is_alive():
-            self.tell(f"the worker did not end in {_END_SECONDS:g} s")
-            return
+            if thread.is_alive():
+                self.tell(f"the worker did not end in {_END_SECONDS:g} s")
+        self.ready.close()
+
+    def _end(self) -> None:
         self.finish()
         self.results.clear()

@@ -36,7 +36,7 @@ class Epoll:
             self._os.close()
             raise
         self._data: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come here in the middle of a call
         self._waiting = 0
         self._closed = False
 
@@ -145,8 +145,9 @@ class Epolls:
 
     def close(self, fd: int) -> None:
         """`sys_close_epoll`."""
-        waiter = self.get(fd)
-        self._open.pop(fd, None)
+        waiter = self._open.pop(fd, None)  # at once: the number may belong to another waiter as soon as this one is closed
+        if waiter is None:
+            raise unknown(fd)
         waiter.close()
 
     def close_all(self) -> None:

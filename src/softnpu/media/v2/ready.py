@@ -16,7 +16,7 @@ class Ready:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come here in the middle of a call
         self._is_set = False
         self._fd = -1
 

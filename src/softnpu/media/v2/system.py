@@ -30,12 +30,15 @@ class Channel(Protocol):
 
 
 class Registry:
-    """The open channels of an engine by their ids. JPEGD shares the ids of VDEC, JPEGE those of VENC."""
+    """The open channels of an engine by their ids. JPEGD shares the ids of VDEC, JPEGE those of VENC.
+
+    Only who makes channels takes the lock. A sweep has locks of the device, which making may need.
+    """
 
     def __init__(self, module: str) -> None:
         self.module = module
         self._channels: dict[int, Any] = {}
-        self._lock = threading.Lock()
+        self._making = threading.RLock()  # a destructor may come here in the middle of a call
 
     def most(self) -> int:
         """How many ids there are on the simulated chip."""
@@ -55,7 +58,7 @@ class Registry:
     def open(self, number: int, make: Callable[[], Any]) -> Any:
         """Make the channel of an id."""
         self.check(number)
-        with self._lock:
+        with self._making:
             if number in self._channels:
                 raise himpi_error(
                     self.module, "EXIST", f"channel {number} exists already", "destroy it first, or use another id"
@@ -65,7 +68,7 @@ class Registry:
 
     def open_free(self, make: Callable[[int], Any]) -> Any:
         """Make a channel with the first id that is free."""
-        with self._lock:
+        with self._making:
             number = next((n for n in range(self.most()) if n not in self._channels), None)
             if number is None:
                 raise himpi_error(
@@ -84,8 +87,7 @@ class Registry:
 
     def take(self, number: int) -> Any:
         """Take a channel out of the registry, to close it."""
-        with self._lock:
-            channel = self._channels.pop(number, None)
+        channel = self._channels.pop(number, None)
         if channel is None:
             self.check(number)
             raise self._unknown(number)
@@ -93,11 +95,8 @@ class Registry:
 
     def take_all(self, device: Device | None) -> list[Any]:
         """Take out all channels (of a device)."""
-        with self._lock:
-            gone = {n: one for n, one in self._channels.items() if device is None or one.device is device}
-            for number in gone:
-                del self._channels[number]
-        return list(gone.values())
+        gone = [n for n, one in list(self._channels.items()) if device is None or one.device is device]
+        return [one for one in (self._channels.pop(number, None) for number in gone) if one is not None]
 
     def living(self, device: Device | None = None) -> list[int]:
         """The ids that are in use (on a device)."""
@@ -155,8 +154,6 @@ class System:
         for registry in self.registries:
             for channel in registry.take_all(device):
                 channel.close()
-                if channel.ready is not None:
-                    channel.ready.close()
         if device is None:
             self.epolls.close_all()
             self.memo.clear()

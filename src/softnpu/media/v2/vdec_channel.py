@@ -69,10 +69,10 @@ class DecodeChannel(Coder):
                     f"{len(self.waiting)} packets with {self.left_bytes} of {self.attr.stream_buf_size} bytes wait, {len(self.results)} frames are ready",
                     "take frames with vdec_get_frame, then send again",
                 )
+            self.put(packet)
             self.received += packet.size > 0
             self._has_stream = not stream.end_of_stream
             self.left_bytes += packet.size
-            self.put(packet)
 
     def _need_started(self) -> None:
         self.need_open()

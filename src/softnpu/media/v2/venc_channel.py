@@ -80,9 +80,9 @@ class EncodeChannel(Coder):
                 self.released_pts = job.pts
                 return
             job.key = job.key or self._idr
+            self.put(job)
             self._idr = False
             self.waiting_bytes += job.size
-            self.put(job)
 
     def _check_owner(self, target: tuple[int, int] | None) -> None:
         if self.attr.venc_attr.buf_size and target is not None:

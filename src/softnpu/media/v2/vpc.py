@@ -20,7 +20,7 @@ from softnpu.runtime.queue import Queue
 
 MOST_WAITING = 1024
 MOST_RESULTS = 4096
-_CLOSE_SECONDS = 10.0
+_CLOSE_MS = 10_000
 _SLICE = 1.0  # a worker that could not be started is tried again after this long
 
 
@@ -65,15 +65,14 @@ class Runner:
         return number
 
     def _wait_for_room(self, timeout_ms: int) -> None:
-        if self._closed:
-            raise himpi_error(self.module, "UNEXIST", "the channel was destroyed meanwhile", "create it again")
-        if self._waiting < MOST_WAITING:
-            return
-        if timeout_ms == 0:
+        if not self._closed and self._waiting >= MOST_WAITING and timeout_ms == 0:
             raise himpi_error(
                 self.module, "BUF_FULL", f"{MOST_WAITING} tasks are waiting", "fetch results, or pass a time to wait"
             )
-        if not self._wait(lambda: self._waiting < MOST_WAITING, timeout_ms):
+        has_room = self._wait(lambda: self._closed or self._waiting < MOST_WAITING, timeout_ms)
+        if self._closed:
+            raise himpi_error(self.module, "UNEXIST", "the channel was destroyed meanwhile", "create it again")
+        if not has_room:
             raise himpi_error(
                 self.module,
                 "TIMEOUT",
@@ -155,9 +154,12 @@ class Runner:
         """Let tasks end; those that take too long are given up."""
         with self._change:
             self._closed = True
-        if not self._queue.synchronize(_CLOSE_SECONDS):
+            self._change.notify_all()
+            # A destructor may come here from inside a task. Tasks that are about to be queued are counted already.
+            ended = self._queue.runs_here() or self._wait(lambda: not self._waiting, _CLOSE_MS)
+        if not ended:
             self._queue.drop()
-            self._queue.synchronize(_CLOSE_SECONDS)
+            self._queue.synchronize(_CLOSE_MS / 1000)
         with self._change:
             for task in self._tasks.values():
                 if not task.done:
