@@ -29,11 +29,10 @@ def pngd_send_stream(chn: int, img_stream: dict[str, Any], pic_info: dict[str, A
 
 def pngd_get_image_data(chn: int, ms: int) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        found: tuple[dict[str, Any], dict[str, Any]] = need_system("pngd").pngd.get(chn).get(ms)
+        return need_system("pngd").pngd.get(chn).get(ms)
     except NpuError as error:
         error.values = error.values or (PIC.zeros(), IMAGE_STREAM.zeros())
         raise
-    return found
 
 
 def png_get_image_info(img_stream: dict[str, Any]) -> dict[str, Any]:

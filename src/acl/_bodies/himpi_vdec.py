@@ -14,8 +14,7 @@ from softnpu.media.v2.vdec_channel import DecodeChannel
 
 
 def _channel(chn: int) -> DecodeChannel:
-    found: DecodeChannel = need_system("vdec").vdec.get(chn)
-    return found
+    return need_system("vdec").vdec.get(chn)
 
 
 def vdec_create_chn(chn: int, attr: dict[str, Any]) -> None:

@@ -19,8 +19,7 @@ _IDR = 2  # of hi_venc_frame_type: 1 none, 2 IDR, 3 skipped P
 
 
 def _channel(chn: int) -> EncodeChannel:
-    found: EncodeChannel = need_system("venc").venc.get(chn)
-    return found
+    return need_system("venc").venc.get(chn)
 
 
 def _set(chn: int, name: str, given: Dict) -> None:

@@ -20,7 +20,7 @@ Dict = dict[str, Any]
 
 
 def _channel(number: int, function: str) -> VpcChannel:
-    found: VpcChannel = need_system("vpc").vpc.get(number)
+    found = need_system("vpc").vpc.get(number)
     rules.supports_function(function)
     return found
 
@@ -41,7 +41,7 @@ def vpc_sys_create_chn(attr: Dict) -> int:
     system = need_system("vpc")
     rules.supports("vpc", 2)
     device = process().current().device
-    return int(system.vpc.open_free(lambda number: VpcChannel(number, device)).number)
+    return system.vpc.open_free(lambda number: VpcChannel(number, device)).number
 
 
 def vpc_destroy_chn(chn: int) -> None:

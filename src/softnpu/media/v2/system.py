@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from softnpu.base.log import WARNING, log
 from softnpu.media import rules
@@ -16,6 +16,12 @@ from softnpu.media.v2.ready import Ready
 from softnpu.runtime.device import Device
 from softnpu.runtime.process import Process, process
 
+if TYPE_CHECKING:
+    from softnpu.media.v2.pngd import PngdChannel
+    from softnpu.media.v2.vdec_channel import DecodeChannel
+    from softnpu.media.v2.venc_channel import EncodeChannel
+    from softnpu.media.v2.vpc import VpcChannel
+
 _KEY = "himpi"
 
 
@@ -23,13 +29,19 @@ class Channel(Protocol):
     """What the system must know of a channel."""
 
     device: Device
-    ready: Ready | None  # of channels that have a descriptor
+
+    @property
+    def ready(self) -> Ready | None:
+        """Its descriptor, where it has one."""
 
     def close(self) -> None:
         """Let running work end, then give everything back. The channel is out of the registry already."""
 
 
-class Registry:
+ChannelT = TypeVar("ChannelT", bound=Channel)
+
+
+class Registry(Generic[ChannelT]):
     """The open channels of an engine by their ids. JPEGD shares the ids of VDEC, JPEGE those of VENC.
 
     Only who makes channels takes the lock. A sweep has locks of the device, which making may need.
@@ -37,7 +49,7 @@ class Registry:
 
     def __init__(self, module: str) -> None:
         self.module = module
-        self._channels: dict[int, Any] = {}
+        self._channels: dict[int, ChannelT] = {}
         self._making = threading.RLock()  # a destructor may come here in the middle of a call
 
     def most(self) -> int:
@@ -55,7 +67,7 @@ class Registry:
                 f"use an id from 0 to {most - 1}",
             )
 
-    def open(self, number: int, make: Callable[[], Any]) -> Any:
+    def open(self, number: int, make: Callable[[], ChannelT]) -> ChannelT:
         """Make the channel of an id."""
         self.check(number)
         with self._making:
@@ -66,7 +78,7 @@ class Registry:
             channel = self._channels[number] = make()
         return channel
 
-    def open_free(self, make: Callable[[int], Any]) -> Any:
+    def open_free(self, make: Callable[[int], ChannelT]) -> ChannelT:
         """Make a channel with the first id that is free."""
         with self._making:
             number = next((n for n in range(self.most()) if n not in self._channels), None)
@@ -77,7 +89,7 @@ class Registry:
             channel = self._channels[number] = make(number)
         return channel
 
-    def get(self, number: int) -> Any:
+    def get(self, number: int) -> ChannelT:
         """The open channel of an id."""
         channel = self._channels.get(number)
         if channel is None:
@@ -85,7 +97,7 @@ class Registry:
             raise self._unknown(number)
         return channel
 
-    def take(self, number: int) -> Any:
+    def take(self, number: int) -> ChannelT:
         """Take a channel out of the registry, to close it."""
         channel = self._channels.pop(number, None)
         if channel is None:
@@ -93,7 +105,7 @@ class Registry:
             raise self._unknown(number)
         return channel
 
-    def take_all(self, device: Device | None) -> list[Any]:
+    def take_all(self, device: Device | None) -> list[ChannelT]:
         """Take out all channels (of a device)."""
         gone = [n for n, one in list(self._channels.items()) if device is None or one.device is device]
         return [one for one in (self._channels.pop(number, None) for number in gone) if one is not None]
@@ -121,15 +133,15 @@ class System:
     def __init__(self, owner: Process) -> None:
         self.owner = owner
         self.started = False
-        self.vpc = Registry("vpc")
-        self.vdec = Registry("vdec")
-        self.venc = Registry("venc")
-        self.pngd = Registry("pngd")
+        self.vpc: Registry[VpcChannel] = Registry("vpc")
+        self.vdec: Registry[DecodeChannel] = Registry("vdec")
+        self.venc: Registry[EncodeChannel] = Registry("venc")
+        self.pngd: Registry[PngdChannel] = Registry("pngd")
         self.epolls = Epolls(self.has_fd)
         self.memo: dict[str, Any] = {}  # settings of whole engines, e.g. venc_set_mod_param; gone with sys_exit
 
     @property
-    def registries(self) -> tuple[Registry, ...]:
+    def registries(self) -> tuple[Registry[Any], ...]:
         """All registries."""
         return self.vpc, self.vdec, self.venc, self.pngd
 

@@ -71,6 +71,7 @@ class VideoDecoder:
         self._answers: list[tuple[int, Decoded]] = []
         self._told = False
         self._fresh = True  # no picture has been decoded since the beginning
+        self._tainted = False  # something was damaged: FFmpeg's next pictures can suffer, key pictures too
         self._skip_leading = False
         self._numbers = PictureNumbers()
 
@@ -141,7 +142,8 @@ class VideoDecoder:
     def _decode(self, data: bytes, group: list[Unit], kind: int, serial: int) -> str:
         """Give an access unit to FFmpeg and take what comes out; why it could not be decoded, or an empty text."""
         sequence = annexb.sps_unit(data, group, self.codec)
-        if sequence is not None and sequence != self._sequence and (self._context is None or kind in _KEY[self.codec]):
+        other = sequence != self._sequence or self._tainted
+        if sequence is not None and other and (self._context is None or kind in _KEY[self.codec]):
             self._begin(sequence, serial)
             if self.info is not None and sum(unit[0] == _SPS_H264 for unit in group) > 1:
                 self.info = self.info._replace(gaps=True)  # whose numbers follow which set is not known
@@ -201,6 +203,7 @@ class VideoDecoder:
         context.thread_count = THREADS
         flags = self._av.codec.context.Flags
         self._fresh = True
+        self._tainted = False
         self._numbers = PictureNumbers()
         context.flags |= flags.output_corrupt | flags.unaligned
         context.options = {"max_pixels": str(MAX_PIXELS)}
@@ -278,6 +281,7 @@ class VideoDecoder:
             self._lose(serial)
 
     def _fail(self, serial: int, why: str) -> None:
+        self._tainted = True
         self._answer(serial, error=f"packet {serial} of the {self.codec} stream: {why}")
 
     def _answer(self, serial: int, **values: Any) -> None:
