@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cv2
@@ -149,7 +150,7 @@ def _channels(places: list[tuple[int, int]], kind: int, context: int, alone: flo
 
 def _pipeline(dvpp: Dvpp) -> list[Result]:
     rows = []
-    for width, height in ((1024, 683), (1920, 1080)):
+    for width, height in ((1024, 683), (1920, 1080), (4032, 3024)):
         rows.append(_classify(dvpp, width, height))
     return rows
 
@@ -213,6 +214,51 @@ def _classify(dvpp: Dvpp, width: int, height: int) -> Result:
     )
 
 
+@contextmanager
+def _traffic() -> Iterator[list[int]]:
+    """Count the bytes that pass through OpenCV's and NumPy's copying functions: what is read and what is written."""
+    seen = [0]
+    places = [(cv2, name) for name in ("merge", "split", "resize", "transform", "cvtColor")] + [(np, "copyto")]
+    originals = [getattr(module, name) for module, name in places]
+
+    def count(value: Any) -> int:
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        return sum(map(count, value)) if isinstance(value, list | tuple) else 0
+
+    def wrap(function: Callable[..., Any], writes: bool) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            answer = function(*args, **kwargs)
+            seen[0] += count(args[0]) + (count(answer) if not writes else count(args[1]))
+            return answer
+
+        return counted
+
+    for (module, name), function in zip(places, originals, strict=True):
+        setattr(module, name, wrap(function, name == "copyto"))
+    try:
+        yield seen
+    finally:
+        for (module, name), function in zip(places, originals, strict=True):
+            setattr(module, name, function)
+
+
+def _copies(dvpp: Dvpp) -> list[Result]:
+    """Memory traffic beside what the codec itself writes, against the least: chroma interleaved once, a scaled picture read and written."""
+    data = jpeg(1920, 1080)
+    address, decoded, small = upload(data), Picture(1920, 1080, columns=64, rows=16), Picture(416, 416)
+    rows = []
+    for name, work, least in (
+        ("JPEG 1080p → NV12", lambda: dvpp.decode(address, len(data), decoded), 2 * 1920 * 1080 // 2),
+        ("resize NV12 1080p → 416x416", lambda: dvpp.resize(decoded, small), (1920 * 1080 + 416 * 416) * 3 // 2),
+    ):
+        work()
+        with _traffic() as seen:
+            work()
+        rows.append(Result(f"memory traffic, {name}", f"{seen[0] / 2**20:.2f} MiB", f"least {least / 2**20:.2f} MiB", f"{least / seen[0]:.2f}", "≥ 0.95", least >= 0.95 * seen[0]))  # fmt: skip
+    return rows
+
+
 def results() -> list[Result]:
     """All rows."""
     acl.init()
@@ -221,6 +267,13 @@ def results() -> list[Result]:
     before = cv2.getNumThreads()
     cv2.setNumThreads(1)
     dvpp = Dvpp()
-    rows = [*_jpeg_to_nv12(dvpp), *_jpeg_to_tensor(dvpp), *_resize(dvpp), *_decode_video(context), *_pipeline(dvpp)]
+    rows = [
+        *_jpeg_to_nv12(dvpp),
+        *_jpeg_to_tensor(dvpp),
+        *_resize(dvpp),
+        *_copies(dvpp),
+        *_decode_video(context),
+        *_pipeline(dvpp),
+    ]
     cv2.setNumThreads(before)
     return rows

@@ -91,9 +91,14 @@ class Pictures:
         code = acl.media.dvpp_get_pic_desc_ret_code(desc)
         assert (sent or done) in (0, 100000, 507018), (sent, done)
         assert (code == 0) == (done == 0) or sent, (sent, done, code)
-        size = acl.media.dvpp_get_pic_desc_width_stride(desc) * acl.media.dvpp_get_pic_desc_height(desc)
+        stride, width, height = (
+            getattr(acl.media, f"dvpp_get_pic_desc_{name}")(desc) for name in ("width_stride", "width", "height")
+        )
         ok(acl.media.dvpp_destroy_pic_desc(desc))
-        return b"" if sent or done else acl.util.ptr_to_bytes(self.output, min(size, self.room))
+        if sent or done:
+            return b""
+        rows = np.frombuffer(acl.util.ptr_to_bytes(self.output, stride * height), np.uint8).reshape(height, stride)
+        return rows[:, : width * (3 if self.form == RGB else 1)].tobytes()
 
     def run(self, count: int, source: random.Random) -> tuple[int, int]:
         refused = 0

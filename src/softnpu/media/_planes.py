@@ -46,7 +46,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any] = _BYTE) -> 
 def apart(src: Pixels, out: Pixels) -> Pixels:
     """`src`, or a copy of it when writing `out` could change it."""
     if any(np.may_share_memory(mine, other) for mine in src.planes for other in out.planes):
-        return Pixels(src.format, [plane.copy() for plane in src.planes], src.width, src.height)
+        return src.copy()
     return src
 
 

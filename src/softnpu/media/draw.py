@@ -1,4 +1,4 @@
-"""Drawing on pictures: mosaic, covers, lines and on-screen display.
+"""Drawing on pictures: mosaic, covers and lines. `osd` lays pictures over, with the same canvas and colours.
 
 What leaves the picture is cut off. Sub-sampled chroma takes a colour by the share of its pixels that are painted. An
 alpha channel of the picture keeps its values. Colours are 0xRRGGBB; YUV pictures get them through the default matrix.
@@ -13,22 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnpu.base.errors import NpuError, codes
 from softnpu.media import csc
+from softnpu.media._opencv import CHANNEL_INDEX, guarded, unpacked
 from softnpu.media._planes import Array
+from softnpu.media.checks import check_planes, check_type, wrong
 from softnpu.media.convert import convert
 from softnpu.media.doors import cv2
-from softnpu.media.filters import CHANNEL_INDEX, check_planes, check_type, guarded, unpacked, wrong
 from softnpu.media.formats import RGB_888, PixelFormat, PlaneSpec, pixel_format
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
 
 Point = tuple[int, int]
 MAX_ITEMS = 100
 MOSAIC_BLOCKS = (8, 16, 32)
-ARGB_8888, ARGB_4444, ARGB_1555, ARGB_CLUT2, ARGB_CLUT4 = 14, 25, 33, 41, 42
-INVERT_NONE, INVERT_RGB, INVERT_ALPHA, INVERT_ALL = range(4)
-_OSD_BITS = {ARGB_8888: 32, ARGB_4444: 16, ARGB_1555: 16, ARGB_CLUT2: 2, ARGB_CLUT4: 4}
-_COLOURS = 16
 _BYTES = frozenset({"uint8"})
 _YUV_PACKED_444 = 11
 _LEAST_MOSAIC = 8
@@ -107,50 +103,8 @@ class Line:
             raise wrong(f"the thickness of a line is {self.thickness}", "use an even number from 2")
 
 
-@dataclass(frozen=True, eq=False)
-class Osd:
-    """A picture with alpha to lay over a region: `data` is its memory as (rows, stride) bytes.
-
-    ARGB_8888 has the bytes A, R, G, B; 1555 and 4444 are little-endian words with alpha on top; the table formats have
-    the first pixel in the lowest bits. `fg_alpha` and `bg_alpha` are the alpha of 1555 pixels whose bit is 1 and 0.
-    """
-
-    region: Region
-    form: int
-    data: Array
-    bg_alpha: int = 0
-    fg_alpha: int = 255
-    inverted: int = INVERT_NONE
-
-    def __post_init__(self) -> None:
-        if self.form not in _OSD_BITS:
-            raise NpuError(
-                codes.API_NOT_SUPPORT,
-                f"draw_osd cannot read pictures of the format {self.form}",
-                "use ARGB_8888 (14), ARGB_4444 (25), ARGB_1555 (33), ARGB_CLUT2 (41) or ARGB_CLUT4 (42)",
-            )
-        width, height = self.region.width, self.region.height
-        if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
-            raise wrong(f"the region to lay over is {width}x{height}", f"use sides from 1 to {MAX_SIDE}")
-        data, row = self.data, self.row_bytes
-        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[0] < height or data.shape[1] < row:
-            raise wrong(
-                f"the picture to lay over has the shape {data.shape} in {data.dtype}",
-                f"give {height} rows of at least {row} bytes",
-            )
-        if not (0 <= self.bg_alpha <= 255 and 0 <= self.fg_alpha <= 255):
-            raise wrong(f"the alphas are {self.bg_alpha} and {self.fg_alpha}", "use 0 to 255")
-        if not INVERT_NONE <= self.inverted <= INVERT_ALL:
-            raise wrong(f"osd_inverted_color is {self.inverted}", "use 0 (none), 1 (rgb), 2 (alpha) or 3 (all)")
-
-    @property
-    def row_bytes(self) -> int:
-        """The smallest stride."""
-        return -(-self.region.width * _OSD_BITS[self.form] // 8)
-
-
 @contextmanager
-def _canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
+def canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
     """The picture to draw on, in separate planes; a packed one is put together afterwards."""
     check_planes(out, f"picture of {word}")
     check_type(out.format, word, _BYTES)
@@ -162,7 +116,7 @@ def _canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
         convert(loose, out.format, csc.matrix(csc.DEFAULT), out)
 
 
-def _colours(rgb: Array, form: PixelFormat) -> Array:
+def colours(rgb: Array, form: PixelFormat) -> Array:
     """R, G, B values (rows, columns, 3) as the values of a picture's format, in the order of CHANNEL_INDEX."""
     if form.space == "rgb":
         return rgb
@@ -173,7 +127,7 @@ def _colours(rgb: Array, form: PixelFormat) -> Array:
 
 def _colour(value: int, form: PixelFormat) -> Array:
     """One colour 0xRRGGBB; bits above are not looked at."""
-    return _colours(np.array([[[value >> 16 & 255, value >> 8 & 255, value & 255]]], np.uint8), form)
+    return colours(np.array([[[value >> 16 & 255, value >> 8 & 255, value & 255]]], np.uint8), form)
 
 
 def _channels(plane: Array, spec: PlaneSpec) -> Iterator[tuple[int, Array]]:
@@ -183,7 +137,7 @@ def _channels(plane: Array, spec: PlaneSpec) -> Iterator[tuple[int, Array]]:
             yield CHANNEL_INDEX[name], plane if plane.ndim == 2 else plane[:, :, index]
 
 
-def _clip(region: Region, out: Pixels) -> tuple[int, int, int, int]:
+def clip(region: Region, out: Pixels) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what lies in the picture."""
     return max(region.left, 0), max(region.top, 0), min(region.right, out.width), min(region.bottom, out.height)
 
@@ -207,7 +161,7 @@ def _whole(pixels: int, step: int, first: int, count: int) -> Array:
     return np.minimum(step, pixels - step * np.arange(first, first + count)).astype(np.uint32)
 
 
-def _blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: Array) -> None:
+def blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: Array) -> None:
     """Blend colours (rows, columns, 3), or one for all, into one plane by an alpha of bytes; all of it lies in the picture."""
     spec = out.format.planes[place]
     x, y = left // spec.x, top // spec.y
@@ -230,7 +184,7 @@ def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None
     chosen = mask != 0
     for place, spec in enumerate(out.format.planes):
         if spec.x > 1 or spec.y > 1:
-            _blend(out, place, left, top, mask, colour)
+            blend(out, place, left, top, mask, colour)
             continue
         part = out.planes[place][top : top + mask.shape[0], left : left + mask.shape[1]]
         for index, values in _channels(part, spec):
@@ -239,7 +193,7 @@ def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None
 
 def _fill(out: Pixels, region: Region, colour: Array) -> None:
     """Fill a rectangle: whole chroma values at once, and by mask when it divides some."""
-    left, top, right, bottom = _clip(region, out)
+    left, top, right, bottom = clip(region, out)
     if left >= right or top >= bottom:
         return
     x, y = out.format.chroma
@@ -281,14 +235,14 @@ def _stroke(out: Pixels, item: Line) -> None:
 
 def line(out: Pixels, items: Sequence[Line]) -> None:
     """Draw 1 to 100 lines, in their order."""
-    with _canvas(out, len(items), "draw_line") as canvas:
+    with canvas(out, len(items), "draw_line") as canvas:
         for item in items:
             _stroke(canvas, item)
 
 
 def cover(out: Pixels, items: Sequence[RectCover | QuadCover]) -> None:
     """Draw 1 to 100 covers, in their order. The chip fills quadrilaterals only; an outline is drawn here too."""
-    with _canvas(out, len(items), "draw_cover") as canvas:
+    with canvas(out, len(items), "draw_cover") as canvas:
         for item in items:
             colour = _colour(item.colour, canvas.format)
             if isinstance(item, RectCover):
@@ -327,66 +281,7 @@ def _mosaic_plane(plane: Array, spec: PlaneSpec, item: Mosaic) -> None:
 
 def mosaic(out: Pixels, regions: Sequence[Mosaic]) -> None:
     """Make 1 to 100 regions unrecognisable: each block becomes its mean. Regions may leave the picture."""
-    with _canvas(out, len(regions), "draw_mosaic") as canvas:
+    with canvas(out, len(regions), "draw_mosaic") as canvas:
         for item in regions:
             for plane, spec in zip(canvas.planes, canvas.format.planes, strict=True):
                 _mosaic_plane(plane, spec, item)
-
-
-def _fields(words: Array, widths: Sequence[int]) -> Array:
-    """Bit fields of words, from the top, as channels of 0..255."""
-    fields, place = [], sum(widths)
-    for width in widths:
-        place -= width
-        most = (1 << width) - 1
-        fields.append(((words >> place & most).astype(np.uint32) * 255 + most // 2) // most)
-    return np.stack(fields, axis=2).astype(np.uint8)
-
-
-def _argb(item: Osd, clut: Sequence[int]) -> Array:
-    """The picture to lay over as bytes (rows, columns, 4) in the order a, r, g, b."""
-    width = item.region.width
-    data = item.data[: item.region.height, : item.row_bytes]
-    if item.form == ARGB_8888:
-        return data.reshape(data.shape[0], width, 4).copy()
-    if item.form in (ARGB_1555, ARGB_4444):
-        words = np.ascontiguousarray(data).view("<u2")
-        if item.form == ARGB_4444:
-            return _fields(words, (4, 4, 4, 4))
-        argb = _fields(words, (1, 5, 5, 5))
-        argb[:, :, 0] = np.where(argb[:, :, 0], np.uint8(item.fg_alpha), np.uint8(item.bg_alpha))
-        return argb
-    bits = _OSD_BITS[item.form]
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    places = (data[:, :, None] >> shifts & ((1 << bits) - 1)).reshape(data.shape[0], -1)[:, :width]
-    table = np.array([value & 0xFFFFFFFF for value in clut], np.uint32)
-    return _fields(table[places], (8, 8, 8, 8))
-
-
-def osd(out: Pixels, items: Sequence[Osd], clut: Sequence[int] = ()) -> None:
-    """Lay 1 to 100 pictures over, in their order. `clut` has 16 colours 0xAARRGGBB for the table formats."""
-    if len(clut) < _COLOURS and any(_OSD_BITS[item.form] < 8 for item in items):
-        raise wrong(f"the colour table has {len(clut)} entries", f"give {_COLOURS} values 0xAARRGGBB")
-    with _canvas(out, len(items), "draw_osd") as canvas:
-        for item in items:
-            argb = _argb(item, clut)
-            if item.inverted in (INVERT_RGB, INVERT_ALL):
-                argb[:, :, 1:] ^= 255
-            if item.inverted in (INVERT_ALPHA, INVERT_ALL):
-                argb[:, :, 0] ^= 255
-            _overlay(canvas, item.region, argb)
-
-
-def _overlay(out: Pixels, region: Region, argb: Array) -> None:
-    """Blend what is in the picture and not transparent: overlays are often as large as the picture and mostly empty."""
-    left, top, right, bottom = _clip(region, out)
-    if left >= right or top >= bottom:
-        return
-    argb = argb[top - region.top : bottom - region.top, left - region.left : right - region.left]
-    with guarded():
-        x, y, width, height = cv2().boundingRect(np.ascontiguousarray(argb[:, :, 0]))
-    if width and height:
-        part = argb[y : y + height, x : x + width]
-        colours = _colours(part[:, :, 1:], out.format)
-        for place in range(len(out.planes)):
-            _blend(out, place, left + x, top + y, part[:, :, 0], colours)

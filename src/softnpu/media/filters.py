@@ -1,91 +1,38 @@
 """Filters, flips and rotations: OpenCV's function of the same name on each plane, the chroma in its own resolution.
 
-The plumbing that the other picture functions share is here too: checks, border values, and OpenCV calls that write
-into views. The kernel limits of the chip (sides 1, 3, 5) hold in every mode: with another
-kernel OpenCV would compute something for which no chip gives a result. Borders are numbered 0 constant, 1 replicate,
-2 reflect, 3 reflect-101, 4 wrap; the chip's filters know the first two, and OpenCV's no wrap.
+The kernel limits of the chip (sides 1, 3, 5) hold in every mode: with another kernel OpenCV would compute something for which
+no chip gives a result.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from softnpu.base.errors import NpuError, codes
 from softnpu.media import csc
-from softnpu.media._planes import Array, apart, movable
+from softnpu.media._opencv import BLACK, each_plane, guarded, into, scalar
+from softnpu.media._planes import Array, movable
+from softnpu.media.checks import (
+    ARITHMETIC,
+    CONSTANT,
+    border_code,
+    check_formats,
+    check_same,
+    check_type,
+    finite,
+    wrong,
+)
 from softnpu.media.convert import convert
 from softnpu.media.doors import cv2
-from softnpu.media.formats import PixelFormat, PlaneSpec, pixel_format
-from softnpu.media.picture import Pixels, dtype_of, plane_shape
+from softnpu.media.formats import PlaneSpec, pixel_format
+from softnpu.media.picture import Pixels
 
-PlaneWork = Callable[[Array, Array, PlaneSpec], None]
-CONSTANT, REPLICATE, REFLECT, REFLECT_101, WRAP = range(5)
-BLACK = (0.0, 0.0, 0.0, 0.0)
-# Where a channel stands in a value or table that a program gives: R,G,B or Y,U,V, then alpha.
-CHANNEL_INDEX = {"y": 0, "r": 0, "u": 1, "g": 1, "v": 2, "b": 2, "a": 3, "x": 3}
-ARITHMETIC = frozenset({"uint8", "uint16", "int16", "float32", "float64"})
-_BORDER_NAMES = ("BORDER_CONSTANT", "BORDER_REPLICATE", "BORDER_REFLECT", "BORDER_REFLECT_101", "BORDER_WRAP")
-_SEMIPLANAR_422, _SEMIPLANAR_444 = 3, 5
+_SEMIPLANAR_444 = 5
 _KERNEL_SIDES = (1, 3, 5)
 _MAX_ITERATIONS = 100
 _FLIPS = (1, 0, -1)  # horizontal, vertical, both: the codes of cv2.flip
 _ROTATIONS = ("ROTATE_90_CLOCKWISE", "ROTATE_180", "ROTATE_90_COUNTERCLOCKWISE")
-
-
-def wrong(text: str, remedy: str) -> NpuError:
-    """The error for an argument that cannot be right."""
-    return NpuError(codes.INVALID_PARAM, text, remedy)
-
-
-def check_planes(pixels: Pixels, word: str) -> None:
-    """Raise unless the arrays of a picture are what its format and size say."""
-    form = pixels.format
-    if pixels.width < 1 or pixels.height < 1:
-        raise wrong(f"the {word} is {pixels.width}x{pixels.height}", "give it a width and a height of at least 1")
-    shapes = [plane_shape(form, index, pixels.width, pixels.height) for index in range(len(form.planes))]
-    if [plane.shape for plane in pixels.planes] != shapes:
-        found = [plane.shape for plane in pixels.planes]
-        raise wrong(
-            f"the {word} ({form.name}, {pixels.width}x{pixels.height}) has planes of the shapes {found} instead of {shapes}",
-            "give one array for each plane of the format",
-        )
-    if any(plane.dtype != dtype_of(form) for plane in pixels.planes):
-        raise wrong(f"the {word} holds other values than its format {form.name} says", f"use {dtype_of(form)}")
-
-
-def check_type(form: PixelFormat, word: str, types: frozenset[str] = ARITHMETIC) -> None:
-    """Raise when there is no arithmetic for the values of a format."""
-    if form.type not in types:
-        raise NpuError(
-            codes.API_NOT_SUPPORT,
-            f"{word} cannot work on pictures of the format {form.name}",
-            f"convert the picture first; formats of {', '.join(sorted(types))} values can be used",
-        )
-
-
-def check_formats(src: Pixels, out: Pixels, word: str) -> None:
-    """Raise unless both pictures are sound and of one format."""
-    check_planes(src, f"input of {word}")
-    check_planes(out, f"output of {word}")
-    if src.format is not out.format:
-        raise wrong(
-            f"{word} writes the format it reads, but the input is {src.format.name} and the output {out.format.name}",
-            "give both pictures the same format",
-        )
-
-
-def check_same(src: Pixels, out: Pixels, word: str) -> None:
-    """Raise unless both pictures are sound, of one format and of one size."""
-    check_formats(src, out, word)
-    if (src.width, src.height) != (out.width, out.height):
-        raise wrong(
-            f"{word} keeps the size, but the input is {src.width}x{src.height} and the output {out.width}x{out.height}",
-            "give both pictures the same width and height",
-        )
 
 
 def limits(kernel: tuple[int, int], iterations: int = 1, most: int = _MAX_ITERATIONS) -> None:
@@ -96,63 +43,6 @@ def limits(kernel: tuple[int, int], iterations: int = 1, most: int = _MAX_ITERAT
         raise wrong(
             f"{iterations} iterations are asked for", f"use 1 to {most}" if most > 1 else "this filter runs once: use 1"
         )
-
-
-def finite(word: str, *values: float) -> None:
-    """Raise when a number is infinite or none at all."""
-    if not all(math.isfinite(value) for value in values):
-        raise wrong(f"the {word} is {values if len(values) > 1 else values[0]}", "use finite numbers")
-
-
-def border_code(border: int, last: int = REFLECT_101) -> int:
-    """OpenCV's number of a border type; `last` is the highest one that makes sense to the caller."""
-    if not 0 <= border <= last:
-        raise wrong(f"the border type {border} is unknown here", f"use 0 (constant), 1 (replicate) … {last}")
-    return int(getattr(cv2(), _BORDER_NAMES[border]))
-
-
-def scalar(spec: PlaneSpec, value: Sequence[float]) -> tuple[float, ...]:
-    """What a border value in R,G,B,A or Y,U,V order is for the channels of one plane."""
-    finite("border value", *value)
-    whole = (*value, *BLACK)
-    return (*(float(whole[CHANNEL_INDEX[channel]]) for channel in spec.channels), *BLACK)[:4]
-
-
-@contextmanager
-def guarded() -> Iterator[None]:
-    """What OpenCV refuses becomes an error of ours."""
-    try:
-        yield
-    except cv2().error as error:
-        raise wrong(f"OpenCV refused the picture: {error}", "check sizes and parameters") from error
-
-
-def into(target: Array, call: Callable[[Array | None], Array]) -> None:
-    """Run an OpenCV function whose result goes to `target`, at once where OpenCV can write to such an array."""
-    item, steps = target.itemsize, target.strides
-    dense = (item,) if target.ndim == 2 else (item * target.shape[2], item)
-    with guarded():
-        if steps[1:] == dense and steps[0] >= item * math.prod(target.shape[1:]):
-            call(target)
-        else:
-            target[...] = call(None)
-
-
-def unpacked(src: Pixels) -> Pixels:
-    """A packed 4:2:2 picture as luma and chroma plane (a copy), any other as it is."""
-    return convert(src, pixel_format(_SEMIPLANAR_422), csc.matrix(csc.DEFAULT)) if src.format.packed else src
-
-
-def each_plane(src: Pixels, out: Pixels, work: PlaneWork) -> None:
-    """Run `work(plane of src, plane of out, its row)` for every plane; packed 4:2:2 is taken apart and put together again."""
-    if src.format.packed:
-        loose = Pixels.empty(pixel_format(_SEMIPLANAR_422), out.width, out.height)
-        each_plane(unpacked(src), loose, work)
-        convert(loose, out.format, csc.matrix(csc.DEFAULT), out)
-        return
-    src = apart(src, out)
-    for source, target, spec in zip(src.planes, out.planes, src.format.planes, strict=True):
-        work(source, target, spec)
 
 
 def _neighbourhood(

@@ -6,17 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from softnpu.media._opencv import CHANNEL_INDEX, guarded, into
 from softnpu.media._planes import Array, apart
+from softnpu.media.checks import check_planes, check_same, check_type, wrong
 from softnpu.media.doors import cv2
-from softnpu.media.filters import (
-    CHANNEL_INDEX,
-    check_planes,
-    check_same,
-    check_type,
-    guarded,
-    into,
-    wrong,
-)
 from softnpu.media.formats import PlaneSpec
 from softnpu.media.picture import Pixels
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.units import align_up
 from softnpu.media.formats import PixelFormat, pixel_format
 from softnpu.runtime.memory import Memory
 
@@ -52,6 +53,10 @@ class Pixels:
             planes.append(self.planes[index][first_row : first_row + rows, first_column : first_column + columns])
         return Pixels(self.format, planes, width, height)
 
+    def copy(self) -> Pixels:
+        """The same in memory of its own."""
+        return Pixels(self.format, [plane.copy() for plane in self.planes], self.width, self.height)
+
     def __repr__(self) -> str:
         return f"Pixels({self.format.name} {self.width}x{self.height})"
 
@@ -82,16 +87,30 @@ class Picture:
     height_stride: int = 0
     format: int = 0
 
-    def with_strides(self) -> Picture:
-        """The same with the smallest strides where the program gave none."""
+    def with_strides(self, align: int = 1, least: int = 0) -> Picture:
+        """The same with strides where the program gave none.
+
+        Rows are `align` pixels times a whole number and have `least` bytes, as the chip would have it; the smallest that can be
+        where the memory has no room for those, since programs compute sizes without alignment, too.
+        """
         if self.width_stride and self.height_stride:
             return self
         form = pixel_format(self.format)
-        rows = self.height + (self.height & 1 if form.chroma[1] > 1 else 0)
+        rows = self.height_stride or self.height + (self.height & 1 if form.chroma[1] > 1 else 0)
+        columns = self.width_stride or max(form.row_bytes(align_up(self.width, align)), least)
+        if form.size(columns, rows) > self.size:
+            columns = self.width_stride or form.row_bytes(self.width)
+        return replace(self, width_stride=columns, height_stride=rows)
+
+    def decoded(self, form: PixelFormat, size: tuple[int, int], strides: tuple[int, int]) -> Picture:
+        """The output of a decoder: format and sides are the decoder's, strides the program's where it gave some."""
         return replace(
             self,
-            width_stride=self.width_stride or form.row_bytes(self.width),
-            height_stride=self.height_stride or rows,
+            format=form.value,
+            width=size[0],
+            height=size[1],
+            width_stride=self.width_stride or strides[0],
+            height_stride=self.height_stride or strides[1],
         )
 
     def pixels(self, memory: Memory, write: bool, word: str = "picture") -> Pixels:
@@ -217,5 +236,5 @@ class Region:
             raise NpuError(
                 codes.INVALID_PARAM,
                 f"the {word} {self.width}x{self.height} at ({self.left}, {self.top}) is not inside the {width}x{height} picture",
-                "keep it inside; in acl.media left, right, top and bottom are inclusive",
+                "keep it inside the picture",
             )

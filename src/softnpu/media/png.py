@@ -97,7 +97,7 @@ def decode(data: object, info: PngInfo, out: Pixels) -> None:
         raise NpuError(
             codes.INVALID_PARAM,
             f"the PNG picture is {info.width}x{info.height}, the output picture is described as {out.width}x{out.height}",
-            "take the size from dvpp_png_get_image_info",
+            "take the size from the header (get_image_info)",
         )
     from softnpu.media.convert import convert
     from softnpu.media.csc import matrix

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.media._opencv import BLACK, guarded
 from softnpu.media._planes import Array
+from softnpu.media.checks import REFLECT, border_code, check_planes, finite, wrong
 from softnpu.media.doors import cv2
-from softnpu.media.filters import BLACK, REFLECT, border_code, check_planes, finite, guarded, wrong
 from softnpu.media.formats import YUV_400
 from softnpu.media.picture import Pixels
 

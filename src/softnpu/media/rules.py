@@ -38,6 +38,12 @@ def row(engine: str, chip: str | None = None) -> dict[str, Any]:
     return found
 
 
+def row_alignment(engine: str) -> tuple[int, int]:
+    """How the engine lays rows: a multiple of so many pixels, and at least so many bytes."""
+    limits = row(engine)
+    return limits.get("width_align", 1), limits.get("stride", (0,))[0]
+
+
 def channel_ids(kind: str) -> int:
     """How many channel ids there are: kinds `vpc`, `vdec`, `venc`, `pngd` of acl.himpi, `vdec_v1` of acl.media."""
     return int(CHIPS[family()]["ids"].get(kind, 128))
@@ -103,7 +109,7 @@ def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: A
     limits = row(engine, chip)
     found: list[str] = []
     if shape is not None:
-        found += _picture(engine, role, limits, shape, resize)
+        found += _picture(role, limits, shape, resize)
     if region is not None:
         found += _region(limits, region)
     if paste is not None and paste[0] % limits.get("paste_left", 1):
@@ -117,7 +123,7 @@ def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: A
     return tuple(found)
 
 
-def _picture(engine: str, role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Iterator[str]:
+def _picture(role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Iterator[str]:
     width, height, width_stride, height_stride, value = shape
     word = {"in": "the input", "out": "the output"}[role]
     if not is_known(value):

@@ -9,6 +9,7 @@ import numpy as np
 from softnpu.base.errors import NpuError, codes
 from softnpu.media._planes import Array, pairs, scratch
 from softnpu.media._values import cast
+from softnpu.media.checks import CONSTANT, REFLECT, REFLECT_101, REPLICATE, WRAP
 from softnpu.media.convert import convert, in_bytes
 from softnpu.media.csc import DEFAULT, Csc, matrix
 from softnpu.media.formats import PixelFormat
@@ -16,7 +17,6 @@ from softnpu.media.picture import Pixels, Region, dtype_of, plane_shape
 from softnpu.media.scale import resize
 
 INLINE_PIXELS = 4_200_000  # two pictures of 1080p: less work than this is done before another thread has woken up
-CONSTANT, REPLICATE, REFLECT, REFLECT_101, WRAP = range(5)
 _OPAQUE = 255.0
 _FLOATS = ("float16", "bfloat16", "float32")
 

@@ -11,22 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from softnpu.media._opencv import BLACK, each_plane, guarded, into, scalar
 from softnpu.media._planes import Array
+from softnpu.media.checks import CONSTANT, WRAP, border_code, check_formats, check_type, finite, wrong
 from softnpu.media.doors import cv2
-from softnpu.media.filters import (
-    BLACK,
-    CONSTANT,
-    WRAP,
-    border_code,
-    check_formats,
-    check_type,
-    each_plane,
-    finite,
-    guarded,
-    into,
-    scalar,
-    wrong,
-)
 from softnpu.media.formats import PlaneSpec
 from softnpu.media.picture import MAX_SIDE, Pixels
 
@@ -174,7 +162,8 @@ def remap_lut(map1: Array, map2: Array) -> Array:
 def _room(view: Array, size: int) -> Array:
     if view.dtype != np.uint8 or view.ndim != 1 or view.size < size:
         raise wrong(
-            f"the memory of the table has {view.nbytes} bytes, the table takes {size}", "ask vpc_get_lut_mem_size first"
+            f"the memory of the table has {view.nbytes} bytes, the table takes {size}",
+            "ask for the size of the table first",
         )
     return view[:size]
 

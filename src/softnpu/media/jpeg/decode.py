@@ -25,9 +25,12 @@ from softnpu.media.formats import (
 from softnpu.media.jpeg import turbo
 from softnpu.media.jpeg.header import JpegInfo, as_bytes, refused
 from softnpu.media.picture import Pixels
+from softnpu.media.video.frames import plane_view
 
 Plane = np.ndarray[Any, Any]
 
+# What the chips decode a file to, by its sub-sampling; here anything can be had.
+CHIP_FORMATS = {"444": (5, 6, 1, 2), "422": (3, 4, 1, 2), "420": (1, 2), "400": (0, 1, 2), "440": (1000, 1001, 1, 2)}
 # V before U, as the chips give a picture whose format the program leaves to them; grey has chroma of one value there.
 _NATIVE = {"444": 6, "422": 4, "420": NV21, "440": 1001, "400": NV21}
 _PLANAR = {
@@ -92,7 +95,7 @@ def _check_size(shown: tuple[int, int], out: Pixels) -> None:
             raise NpuError(
                 codes.INVALID_PARAM,
                 f"the JPEG picture is {side} pixels {word}, the output picture is described with {given}",
-                "take the size from dvpp_jpeg_get_image_info; width and height swap with the orientations 5 to 8",
+                "take the size from the header (get_image_info); width and height swap with the orientations 5 to 8",
             )
 
 
@@ -132,10 +135,7 @@ def _by_ffmpeg(source: Plane, info: JpegInfo) -> list[Plane]:
 
 
 def _frame_planes(frame: Any, info: JpegInfo) -> list[Plane]:
-    planes = [
-        np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
-        for plane in frame.planes
-    ]
+    planes = [plane_view(plane) for plane in frame.planes]
     if info.rgb and frame.format.name.startswith("gbr"):
         planes = [planes[2], planes[0], planes[1]]
     unit_x, unit_y = max(x for x, _ in info.factors), max(y for _, y in info.factors)

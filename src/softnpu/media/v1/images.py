@@ -32,8 +32,6 @@ _SAMPLINGS = {"444": 0, "422": 1, "420": 2, "400": 3, "440": 4, "411": 5}
 _SAMPLING_UNKNOWN = 1000
 _PNG_FORMATS = frozenset({12, 13, 14, 15, 16, 17})
 _JPEGE_FORMATS = frozenset({0, 1, 2, 7, 8, 9, 10})
-# What the chips decode a file to, by its sub-sampling; here anything can be had.
-_JPEGD_FORMATS = {"444": (5, 6, 1, 2), "422": (3, 4, 1, 2), "420": (1, 2), "400": (0, 1, 2), "440": (1000, 1001, 1, 2)}
 _MOST_BYTES = (1 << 32) - 1
 
 
@@ -98,24 +96,16 @@ def _fits(made: Picture) -> int:
 
 
 def _completed(given: Picture, form: PixelFormat, size: tuple[int, int], strides: tuple[int, int]) -> Picture:
-    """The output of a decoder: its size is that of the file, strides and bytes are the program's where it gave some."""
-    width_stride, height_stride = given.width_stride or strides[0], given.height_stride or strides[1]
-    return replace(
-        given,
-        format=form.value,
-        width=size[0],
-        height=size[1],
-        width_stride=width_stride,
-        height_stride=height_stride,
-        size=given.size or form.size(width_stride, height_stride),
-    )
+    """The output of a decoder, with its bytes where the program gave none."""
+    made = given.decoded(form, size, strides)
+    return replace(made, size=given.size or form.size(made.width_stride, made.height_stride))
 
 
 def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
     from softnpu.media.jpeg import decode
 
     form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
-    allowed = _JPEGD_FORMATS.get(info.sampling, ())
+    allowed = decode.CHIP_FORMATS.get(info.sampling, ())
     if rules.strict() and form.value not in allowed:
         raise NpuError(
             codes.INVALID_PARAM,

@@ -14,6 +14,7 @@ from softnpu.media import csc as matrices
 from softnpu.media import rules, vpc
 from softnpu.media.formats import YUV_400, pixel_format
 from softnpu.media.picture import Picture, Pixels, Region
+from softnpu.media.scale import INTERPOLATIONS
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import DIMS, Hist, LutMap
@@ -22,7 +23,6 @@ from softnpu.runtime.memory import COUNTED_KINDS
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
-_INTERPOLATIONS = ("", "bilinear", "nearest", "bilinear_tf", "nearest_tf", "high_order")
 _OLD_CHIPS = frozenset({"310", "910"})
 _LIKE_OPENCV = frozenset({"310B", "910B", "A3"})  # whose TensorFlow kinds are the plain ones
 
@@ -32,7 +32,7 @@ def interpolation_of(number: int) -> str:
     family = rules.family()
     if number == 0:
         return "high_order" if family in _OLD_CHIPS else "bilinear"
-    return _INTERPOLATIONS[number - 2 if number in (3, 4) and family in _LIKE_OPENCV else number]
+    return INTERPOLATIONS[number - 1 - (2 if number in (3, 4) and family in _LIKE_OPENCV else 0)]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Move:
             paste=None if self.border else self.paste,
             resize=self.crop is None and self.paste is None,
         )
-        return _cost(_cut(source, self.crop), _cut(target, self.paste))
+        return vpc.cost(_cut(source, self.crop), _cut(target, self.paste))
 
     def run(self, interpolation: str, csc: int) -> None:
         """Do it."""
@@ -107,10 +107,6 @@ def _cut(pixels: Pixels, region: Region | None) -> Pixels:
         return pixels
     left, top = min(region.left, pixels.width - 1), min(region.top, pixels.height - 1)
     return pixels.crop(left, top, min(region.width, pixels.width - left), min(region.height, pixels.height - top))
-
-
-def _cost(*pixels: Pixels) -> int:
-    return vpc.cost(*pixels)
 
 
 def _send(channel: ChannelDesc, stream: Stream, name: str, results: Sequence[PicDesc | Hist], work: Callable[[], object], cost: int) -> None:  # fmt: skip
@@ -238,7 +234,7 @@ def calc_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, 
 
         hist.store(histogram.histogram(pixels()))
 
-    _send(channel, stream, name, [hist], work, _cost(pixels()))
+    _send(channel, stream, name, [hist], work, vpc.cost(pixels()))
 
 
 def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc, lut: LutMap) -> None:  # fmt: skip

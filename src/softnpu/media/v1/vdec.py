@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
 from softnpu.media import rules
-from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, PixelFormat, pixel_format
+from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.video_channel import VideoChannel
@@ -187,9 +187,15 @@ class VdecChannel(VideoChannel):
         if value not in (rules.row("vdec")["formats"] if rules.strict() else OUTPUT_FORMATS):
             self.complain(f"pictures of format {value} are not written")
             return IMAGE_FORMAT
-        packet.picture = _placed(replace(packet.picture, format=value), one.pixels)
+        packet.picture = self._placed(replace(packet.picture, format=value), one.pixels)
         rules.check("vdec", "out", packet.picture)
         return self._write(one.pixels, packet.picture)
+
+    def _placed(self, picture: Picture, pixels: Pixels) -> Picture:
+        """The output with the sides of the video and with strides where the program gave none."""
+        if not picture.width and not picture.height:
+            picture = replace(picture, width=pixels.width, height=pixels.height)
+        return picture.with_strides(*rules.row_alignment("vdec"))
 
     def _refused(self, pixels: Pixels) -> int:
         """The ret_code of a video that the chip does not decode, 0 for others."""
@@ -235,33 +241,6 @@ def _fill_in(desc: PicDesc, picture: Picture) -> None:
     """Tell the program what it left open. The size stays its own: what it allocated."""
     desc.format, desc.width, desc.height = picture.format, picture.width, picture.height
     desc.width_stride, desc.height_stride = picture.width_stride, picture.height_stride
-
-
-def _placed(picture: Picture, pixels: Pixels) -> Picture:
-    """The output with the sides of the video and with strides where the program gave none."""
-    if not picture.width and not picture.height:
-        picture = replace(picture, width=pixels.width, height=pixels.height)
-    if picture.width_stride and picture.height_stride:
-        return picture
-    form = pixel_format(picture.format)
-    choices = [
-        replace(
-            picture,
-            width_stride=picture.width_stride or width_stride,
-            height_stride=picture.height_stride or picture.height + (picture.height & 1 if form.chroma[1] == 2 else 0),
-        )
-        for width_stride in _width_strides(form, picture.width)
-    ]
-    fitting = (one for one in choices if form.size(one.width_stride, one.height_stride) <= one.size)
-    return next(fitting, choices[0])
-
-
-def _width_strides(form: PixelFormat, width: int) -> tuple[int, int]:
-    """What the chip would use, and the least: programs that compute sizes without alignment give too little for the first."""
-    limits = rules.row("vdec")
-    unit = limits["width_align"]
-    aligned = -(-width // unit) * unit * form.pixel_bytes
-    return max(aligned, limits["stride"][0]), form.row_bytes(width)
 
 
 # ---- what the functions do -------------------------------------------------------------------------------------------

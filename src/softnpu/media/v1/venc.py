@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from softnpu.base.errors import NpuError, Raise, codes
+from softnpu.base.units import align_up
 from softnpu.media import rules
-from softnpu.media.formats import NV12, NV21, pixel_format
+from softnpu.media.formats import NV12, NV21
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.video_channel import VideoChannel
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from softnpu.media.video.settings import EncoderSettings
 
 _FAILED = 1
+_ROW = 16  # pixels of which rows are multiples where the program does not say
 _ROOM = 8  # pictures are copied when they are sent
 _PROFILES: tuple[tuple[Codec, str], ...] = (  # by entype
     ("hevc", "main"),
@@ -154,12 +154,7 @@ class VencChannel(VideoChannel):
                 "scale it first (VPC), or make a channel for its size",
             )
         _check_format(picture.format)
-        if not picture.width_stride:
-            aligned = -(-picture.width // 16) * 16
-            rows = picture.height_stride or picture.height
-            fits = pixel_format(picture.format).size(aligned, rows) <= picture.size
-            picture.width_stride = aligned if fits else picture.width
-        return picture.with_strides()
+        return picture.with_strides(_ROW)
 
     def _encode(self, frame: Frame) -> None:
         pixels, frame.pixels = frame.pixels, None
@@ -252,20 +247,18 @@ def _settings(desc: VencChannelDesc) -> EncoderSettings:
             f"the pictures of the VENC channel are {desc.pic_width}x{desc.pic_height}",
             "set an even width and height",
         )
-    row = -(-desc.pic_width // 16) * 16
+    row = align_up(desc.pic_width, _ROW)
     rules.check(
         "venc", "in", Picture(0, 0, desc.pic_width, desc.pic_height, row, desc.pic_height, desc.pic_format or NV12)
     )
     limits = rules.row("venc")
     rate = _within("src_rate", desc.src_rate or _FRAME_RATE, limits["frame_rate"])
-    control = (limits["default_rate_control"], "vbr", "cbr")[desc.rc_mode]
     return EncoderSettings(
         gop=desc.key_frame_interval or rate,
         bit_rate_kbps=_within("max_bit_rate", desc.max_bit_rate or limits["default_bit_rate"], limits["bit_rate"]),
         frame_rate=rate,
-        rate_control=control,
+        rate_control=(limits["default_rate_control"], "vbr", "cbr")[desc.rc_mode],
         profile=_PROFILES[desc.entype][1],
-        max_ip_ratio=desc.max_ip_prop or (80 if control == "vbr" else 70),
     )
 
 
@@ -307,5 +300,6 @@ def send(desc: VencChannelDesc, pic_handle: int, pic_desc: PicDesc | None, confi
     picture = channel.picture(pic_desc)
     rules.check("venc", "in", picture)
     pixels = picture.pixels(process().memory, False, "input picture")
-    copy = Pixels(pixels.format, [np.array(plane) for plane in pixels.planes], pixels.width, pixels.height)
-    channel.send(Frame(pic_handle, user_data, desc.callback, copy, bool(config.force_i_frame)), bool(config.eos))
+    channel.send(
+        Frame(pic_handle, user_data, desc.callback, pixels.copy(), bool(config.force_i_frame)), bool(config.eos)
+    )

@@ -19,7 +19,9 @@ Callback = Callable[[int, int, Any], object]
 _Book = dict[tuple[str, int, int], VideoChannel]  # by engine, device and number
 _BOOK = "media.v1.video"
 _lock = threading.RLock()  # of the book; a destructor may come here in the middle of a call
-_creating = threading.RLock()  # apart from it: creating takes the lock of the device, under which `_sweep` takes the book's
+_creating = (
+    threading.RLock()
+)  # apart from it: creating takes the lock of the device, under which `_sweep` takes the book's
 
 
 @dataclass

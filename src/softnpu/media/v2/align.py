@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softnpu import constants
+from softnpu.base.units import align_up
 from softnpu.media import rules
 from softnpu.media.formats import pixel_format
 from softnpu.media.picture import MAX_SIDE
@@ -20,10 +21,6 @@ _ENGINES = {
 }
 
 
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
 def align_info(modules: list[int], base: Fields) -> Fields:
     """The smallest strides, and the bytes of a picture with them."""
     engines = _engines(modules)
@@ -37,8 +34,8 @@ def align_info(modules: list[int], base: Fields) -> Fields:
     rows = max([2 if form.chroma[1] > 1 else 1, *(row.get("height_align", 1) for row in limits)])
     least = max(row.get("stride", (0, 0))[0] for row in limits)
     values = IMAGE_ALIGN.blank()
-    values.width_stride = form.row_bytes(_up(max(_up(base.width, columns), _up(least, columns)), columns))
-    values.height_stride = _up(base.height, rows)
+    values.width_stride = form.row_bytes(align_up(max(base.width, least), columns))
+    values.height_stride = align_up(base.height, rows)
     values.img_buf_size = form.size(values.width_stride, values.height_stride)
     return values
 

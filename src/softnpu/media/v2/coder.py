@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from softnpu.base.errors import NpuError
-from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.log import WARNING, log
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.ready import Ready
 from softnpu.runtime.process import process
@@ -80,13 +79,6 @@ class Coder(ABC):
         if text not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add(text)
             log().write(WARNING, f"{self.module} channel {self.number}: {text}", "DVPP", self.module)
-
-    def words(self, error: Exception) -> str:
-        """What to say of a failure in the worker; one that should not be goes into the log with its traceback."""
-        if isinstance(error, NpuError):
-            return error.text
-        log().write(ERROR, "internal error: " + "".join(traceback.format_exception(error)), "DVPP", self.module)
-        return f"{type(error).__name__}: {error}"
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 

@@ -145,7 +145,9 @@ class Epolls:
 
     def close(self, fd: int) -> None:
         """`sys_close_epoll`."""
-        waiter = self._open.pop(fd, None)  # at once: the number may belong to another waiter as soon as this one is closed
+        waiter = self._open.pop(
+            fd, None
+        )  # at once: the number may belong to another waiter as soon as this one is closed
         if waiter is None:
             raise unknown(fd)
         waiter.close()

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from softnpu import constants as c
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
-from softnpu.media.formats import PixelFormat, is_known, pixel_format
+from softnpu.media.formats import BGR_888, RGB_888, UNKNOWN, PixelFormat, is_known, pixel_format
+from softnpu.media.jpeg.decode import CHIP_FORMATS
 from softnpu.media.v2.errors import himpi_error
+from softnpu.media.v2.pngd import png_info
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.structs import IMAGE_INFO
+from softnpu.media.v2.structs import image
 from softnpu.media.v2.system import need_system
-from softnpu.media.v2.vdec_frames import FAILED, Engine, Frame, Packet
+from softnpu.media.v2.vdec_frames import FAILED, Engine, Frame, Packet, output
 from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 
 ALIGN_DOWN, ALIGN_UP, DOWN_COMPAT = range(3)
 _RAW = {"444": 0, "422": 1, "420": 2, "440": 3, "400": 4, "411": 5}
-_ANY = (1, 2, 12, 13)
-_OUTPUTS = {"444": (5, 6, *_ANY), "422": (3, 4, *_ANY), "420": _ANY, "400": (0, *_ANY), "440": (1000, 1001, *_ANY)}
+_OUTPUTS = {sampling: (*formats, RGB_888, BGR_888) for sampling, formats in CHIP_FORMATS.items()}
 _WRITTEN = frozenset(value for row in _OUTPUTS.values() for value in row)
 
 
@@ -53,16 +54,15 @@ class JpegEngine(Engine):
     def _write(self, packet: Packet, info: JpegInfo, frame: Frame) -> None:
         from softnpu.media.jpeg import decode
 
-        asked = packet.picture
-        unknown = asked.pixel_format == c.HI_PIXEL_FORMAT_UNKNOWN
-        form = pixel_format(decode.native_format(info) if unknown else asked.pixel_format)
+        asked = output(packet)
+        form = pixel_format(decode.native_format(info) if asked.format == UNKNOWN else asked.format)
         self._check_format(info, form)
         width, height = rounded(form, *info.shown, self.channel.precision)
         if (asked.width, asked.height) not in ((0, 0), (width, height), info.shown):
             self.channel.tell(
                 f"JPEGD does not scale: {asked.width}x{asked.height} was asked for, the picture is {width}x{height}"
             )
-        picture = self.output(packet, width, height, form.value, decode.output_strides(info, form, rules.family()))
+        picture = asked.decoded(form, (width, height), decode.output_strides(info, form, rules.family()))
         frame.trouble = "set_pic_buf_size_err"
         rules.check("jpegd", "out", picture)
         out = picture.pixels(self.channel.memory, True, "output picture")
@@ -125,15 +125,6 @@ def _data(stream: Fields) -> bytes:
     return process().memory.snapshot(stream.addr, stream.len)
 
 
-def _filled(width: int, height: int, strides: tuple[int, int], form: PixelFormat, value: int) -> Fields:
-    found = IMAGE_INFO.blank()
-    found.width, found.height = width, height
-    found.width_stride, found.height_stride = strides
-    found.img_buf_size = form.size(*strides)
-    found.pixel_format = value
-    return found
-
-
 def image_info(payload: int, stream: Fields) -> Fields:
     """`dvpp_get_image_info`: size, and strides and bytes of the output in the format of the file.
 
@@ -141,7 +132,7 @@ def image_info(payload: int, stream: Fields) -> Fields:
     describes the output.
     """
     if payload == c.HI_PT_PNG:
-        return _png_info(stream)
+        return png_info(_data(stream))
     if payload != c.HI_PT_JPEG:
         raise himpi_error(
             "vdec", "NOT_SUPPORT", f"payload type {payload} has no image header", "use HI_PT_JPEG or HI_PT_PNG"
@@ -150,16 +141,7 @@ def image_info(payload: int, stream: Fields) -> Fields:
 
     info = _jpeg(stream)
     form = pixel_format(native_format(info))
-    return _filled(*info.shown, output_strides(info, form, rules.family()), form, _RAW[info.sampling])
-
-
-def _png_info(stream: Fields) -> Fields:
-    from softnpu.media import png
-
-    info = png.parse(_data(stream))
-    form = pixel_format(png.outputs(info)[0])
-    strides = png.output_strides((info.width, info.height), form.value)
-    return _filled(info.width, info.height, strides, form, info.colour_type)
+    return image(info.shown, output_strides(info, form, rules.family()), form, _RAW[info.sampling])
 
 
 def output_info(stream: Fields, value: int) -> Fields:
@@ -167,7 +149,7 @@ def output_info(stream: Fields, value: int) -> Fields:
     from softnpu.media.jpeg.decode import native_format, output_strides
 
     info = _jpeg(stream)
-    if value == c.HI_PIXEL_FORMAT_UNKNOWN:
+    if value == UNKNOWN:
         value = native_format(info)
     if not is_known(value) or (rules.strict() and value not in _OUTPUTS[info.sampling]):
         raise himpi_error(
@@ -177,5 +159,5 @@ def output_info(stream: Fields, value: int) -> Fields:
             f"use HI_PIXEL_FORMAT_UNKNOWN or one of {_OUTPUTS[info.sampling]}",
         )
     form = pixel_format(value)
-    width, height = rounded(form, *info.shown, ALIGN_DOWN)
-    return _filled(width, height, output_strides(info, form, rules.family()), form, value)
+    size = rounded(form, *info.shown, ALIGN_DOWN)
+    return image(size, output_strides(info, form, rules.family()), form, value)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from softnpu import constants
-from softnpu.base.errors import NpuError, as_himpi
-from softnpu.base.log import ERROR, log
+from softnpu.base.errors import NpuError
 from softnpu.media import png, rules
 from softnpu.media.formats import UNKNOWN, pixel_format
 from softnpu.media.picture import Picture
 from softnpu.media.v2.coder import Coder
-from softnpu.media.v2.errors import himpi_error
+from softnpu.media.v2.errors import failure, himpi_error
 from softnpu.media.v2.struct import Fields, Struct
-from softnpu.media.v2.structs import IMAGE_INFO, IMAGE_STREAM, PIC, picture
+from softnpu.media.v2.structs import IMAGE_INFO, IMAGE_STREAM, PIC, image, picture
 from softnpu.runtime.process import process
 
 ATTRIBUTES = Struct("pngd channel attributes", stream_que_cnt="u32", reserved="u32[4]")
@@ -102,11 +100,7 @@ class PngdChannel(Coder):
 
     def failed(self, item: Job, error: Exception) -> list[Job]:
         """The stream with what went wrong."""
-        if isinstance(error, NpuError):
-            item.error = as_himpi(error, "pngd")
-        else:
-            log().write(ERROR, "internal error: " + "".join(traceback.format_exception(error)), "DVPP", "pngd")
-            item.error = self.error("SYS_ERROR", f"{type(error).__name__}: {error}", "this is a defect of softnpu")
+        item.error = failure("pngd", error)
         return [item]
 
     def finish(self) -> None:
@@ -115,16 +109,11 @@ class PngdChannel(Coder):
 
 def _resolved(given: Picture, info: png.PngInfo) -> Picture:
     """The output with what the program left open: format, size, strides."""
-    form = png.outputs(info)[0] if given.format == UNKNOWN else given.format
-    width_stride, height_stride = png.output_strides((info.width, info.height), form)
-    return replace(
-        given,
-        format=form,
-        width=info.width,
-        height=info.height,
-        width_stride=given.width_stride or width_stride,
-        height_stride=given.height_stride or height_stride,
+    form, size = (
+        pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format),
+        (info.width, info.height),
     )
+    return given.decoded(form, size, png.output_strides(size, form))
 
 
 def check_stream(stream: Fields) -> None:
@@ -142,10 +131,11 @@ def check_stream(stream: Fields) -> None:
 def image_info(stream: Fields) -> dict[str, Any]:
     """`png_get_image_info`: size, colour type, and what the output takes in the format of the source."""
     check_stream(stream)
-    info = png.parse(process().memory.view(stream.addr, (stream.len,), _BYTE))
-    values = IMAGE_INFO.blank()
-    values.width, values.height, values.pixel_format = info.width, info.height, info.colour_type
-    form = pixel_format(png.outputs(info)[0])
-    values.width_stride, values.height_stride = png.output_strides((info.width, info.height), form)
-    values.img_buf_size = form.size(values.width_stride, values.height_stride)
-    return IMAGE_INFO.write(values)
+    return IMAGE_INFO.write(png_info(process().memory.view(stream.addr, (stream.len,), _BYTE)))
+
+
+def png_info(data: object) -> Fields:
+    """What the header of a PNG says."""
+    info = png.parse(data)
+    form, size = pixel_format(png.outputs(info)[0]), (info.width, info.height)
+    return image(size, png.output_strides(size, form), form, info.colour_type)

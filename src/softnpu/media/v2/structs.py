@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softnpu.media.formats import PixelFormat
 from softnpu.media.picture import Picture
 from softnpu.media.v2.struct import Fields, Struct
 
@@ -55,6 +56,16 @@ def picture(info: Fields) -> Picture:
         info.picture_height_stride,
         info.picture_format,
     )
+
+
+def image(size: tuple[int, int], strides: tuple[int, int], form: PixelFormat, value: int) -> Fields:
+    """What a header says of a picture: its size, and what it takes in a format; `value` is the format as the call names it."""
+    found = IMAGE_INFO.blank()
+    found.width, found.height = size
+    found.width_stride, found.height_stride = strides
+    found.img_buf_size = form.size(*strides)
+    found.pixel_format = value
+    return found
 
 
 def coefficients(values: Fields) -> list[float]:

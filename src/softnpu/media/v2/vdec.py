@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from softnpu import constants as c
 from softnpu.base.errors import NpuError
 from softnpu.media import rules
-from softnpu.media.formats import PixelFormat, is_known, pixel_format
+from softnpu.media.formats import is_known, pixel_format
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec_frames import FAILED, NO_PICTURE, Engine, Frame, Packet
+from softnpu.media.v2.vdec_frames import FAILED, NO_PICTURE, Engine, Frame, Packet, output
 
 if TYPE_CHECKING:
     from softnpu.media.v2.vdec_channel import DecodeChannel
@@ -81,29 +81,13 @@ class VideoEngine(Engine):
     def _write(self, packet: Packet, pixels: Pixels) -> Picture:
         from softnpu.media.video.deliver import deliver
 
-        asked = packet.picture
-        width, height = asked.width or pixels.width, asked.height or pixels.height
-        form = pixel_format(asked.pixel_format)
-        picture = self.output(packet, width, height, form.value, (0, 0))
-        if not picture.width_stride or not picture.height_stride:
-            picture = _with_strides(picture, form)
+        asked = output(packet)
+        size = asked.width or pixels.width, asked.height or pixels.height
+        picture = asked.decoded(pixel_format(asked.format), size, (0, 0)).with_strides(*rules.row_alignment("vdec"))
         rules.check("vdec", "out", picture, stream=(pixels.width, pixels.height))
         out = picture.pixels(self.channel.memory, True, "output picture")
         deliver(pixels, out, self.channel.csc)
         return picture
-
-
-def _with_strides(picture: Picture, form: PixelFormat) -> Picture:
-    """The chip's strides where the program gave none; the least ones where its buffer has no room for those."""
-    limits = rules.row("vdec")
-    unit = limits["width_align"]
-    rows = picture.height_stride or picture.height + (picture.height & 1 if form.chroma[1] == 2 else 0)
-    aligned = max(-(-picture.width // unit) * unit * form.pixel_bytes, limits.get("stride", (0,))[0])
-    width_stride = picture.width_stride or aligned
-    if form.size(width_stride, rows) > picture.size:
-        width_stride = picture.width_stride or form.row_bytes(picture.width)
-    picture.width_stride, picture.height_stride = width_stride, rows
-    return picture
 
 
 # ---- sizes that the program asks for ---------------------------------------------------------------------------------

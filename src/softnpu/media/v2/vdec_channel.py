@@ -9,6 +9,7 @@ from softnpu import constants as c
 from softnpu.media.formats import pixel_format
 from softnpu.media.v2 import vdec_structs as structs
 from softnpu.media.v2.coder import Coder
+from softnpu.media.v2.errors import failure
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.vdec_checks import check_attr, check_in, check_param
 from softnpu.media.v2.vdec_frames import FAILED, Engine, Frame, Packet
@@ -131,7 +132,7 @@ class DecodeChannel(Coder):
 
     def failed(self, item: Packet, error: Exception) -> list[Frame]:
         item.data = b""
-        return [Frame(item, FAILED, reason=self.words(error), trouble="pack_err")] if item.size else []
+        return [Frame(item, FAILED, reason=failure("vdec", error).text, trouble="pack_err")] if item.size else []
 
     def add_results(self, found: list[Frame]) -> None:
         for frame in found:

@@ -61,15 +61,16 @@ class Engine(ABC):
     def close(self) -> None:
         """Give memory back."""
 
-    def output(self, packet: Packet, width: int, height: int, form: int, strides: tuple[int, int]) -> Picture:
-        """The output picture of a packet: what the program left at 0 is filled in."""
-        asked = packet.picture
-        return Picture(
-            asked.vir_addr,
-            asked.buffer_size,
-            width,
-            height,
-            asked.width_stride or strides[0],
-            asked.height_stride or strides[1],
-            form,
-        )
+
+def output(packet: Packet) -> Picture:
+    """The output picture of a packet, as the program described it."""
+    asked = packet.picture
+    return Picture(
+        asked.vir_addr,
+        asked.buffer_size,
+        asked.width,
+        asked.height,
+        asked.width_stride,
+        asked.height_stride,
+        asked.pixel_format,
+    )

@@ -7,6 +7,7 @@ from softnpu.media.picture import Region
 from softnpu.media.v2 import venc_pictures
 from softnpu.media.v2 import venc_structs as structs
 from softnpu.media.v2.coder import Coder
+from softnpu.media.v2.errors import failure
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.venc_checks import VIDEO, check_attr
 from softnpu.media.v2.venc_frames import Coded, Engine, Job
@@ -187,7 +188,7 @@ class EncodeChannel(Coder):
         unit.add(address, 0 if unit.failed else len(data), True)
 
     def failed(self, item: Job, error: Exception) -> list[Unit]:
-        unit = Unit(item.pts, item.input_address, failed=self.words(error))
+        unit = Unit(item.pts, item.input_address, failed=failure("venc", error).text)
         unit.add(item.target[0] if item.target else 0, 0, True)
         return [unit]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from softnpu import constants as c
 from softnpu.base.errors import NpuError, codes
+from softnpu.base.units import align_up
 from softnpu.media import rules
 from softnpu.media.picture import Picture
 from softnpu.media.v2.errors import himpi_error
@@ -92,7 +93,7 @@ def _check_video(attr: Fields) -> None:
 def _check_jpeg_buffer(venc: Fields) -> None:
     if not venc.buf_size:  # then the program brings the output memory of each picture
         return
-    least = -(-venc.max_pic_width // 16) * -(-venc.max_pic_height // 16) * 16 * 16 * 3 // 2
+    least = align_up(venc.max_pic_width, 16) * align_up(venc.max_pic_height, 16) * 3 // 2
     if venc.buf_size % 64 or not least <= venc.buf_size <= _MAX_BUFFER:
         raise refused(
             f"buf_size is {venc.buf_size}, for {venc.max_pic_width}x{venc.max_pic_height} at least {least}",

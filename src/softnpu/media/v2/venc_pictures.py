@@ -47,9 +47,7 @@ def snapshot(frame: Fields, picture: Picture, memory: Memory, crop: Region | Non
         crop.check_inside(pixels.width, pixels.height, "crop_info")
         pixels = pixels.crop(crop.left, crop.top, crop.width, crop.height)
     if pixels.format.value in (NV12, NV21, *_PACKED):
-        copied = Pixels.empty(pixels.format, pixels.width, pixels.height)
-        for target, plane in zip(copied.planes, pixels.planes, strict=True):
-            np.copyto(target, plane)
+        copied = pixels.copy()
     else:
         from softnpu.media.convert import convert
         from softnpu.media.csc import matrix

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-import traceback
 from collections.abc import Callable
 
-from softnpu.base.errors import NpuError, as_himpi, codes
-from softnpu.base.log import ERROR, log
+from softnpu.base.errors import NpuError
 from softnpu.media import csc
 from softnpu.media.picture import MAX_SIDE
-from softnpu.media.v2.errors import himpi_error
+from softnpu.media.v2.errors import failure, himpi_error
 from softnpu.media.v2.ready import Ready
 from softnpu.media.v2.struct import Fields
 from softnpu.runtime.device import Device
@@ -89,10 +87,8 @@ class Runner:
         error: NpuError | None = None
         try:
             work()
-        except NpuError as failure:
-            error = as_himpi(failure, self.module)
-        except Exception as failure:
-            error = _internal(self.module, failure)
+        except Exception as raised:
+            error = failure(self.module, raised)
         except BaseException:
             error = himpi_error(self.module, "SYS_ERROR", "the task was interrupted")
             raise
@@ -194,16 +190,3 @@ class VpcChannel(Runner):
                 f"list the largest pictures, with sides from 1 to {MAX_SIDE}",
             )
         self._has_workspace = True
-
-
-def _internal(module: str, error: Exception) -> NpuError:
-    """A defect of ours, or no memory: the program gets a code, the log gets the traceback."""
-    if isinstance(error, MemoryError):
-        return as_himpi(NpuError(codes.BAD_ALLOC, f"no memory: {error}", "free memory"), module)
-    log().write(ERROR, "internal error: " + "".join(traceback.format_exception(error)), "DVPP", module)
-    return himpi_error(
-        module,
-        "SYS_ERROR",
-        f"{type(error).__name__}: {error}",
-        "this is a defect of softnpu; please report it with the log file",
-    )

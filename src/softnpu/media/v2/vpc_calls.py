@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.media import convert, filters, histogram, pyramid, rules, vpc
+from softnpu.media import checks, convert, histogram, pyramid, rules, vpc
 from softnpu.media.formats import NV12, NV21
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
 from softnpu.media.v2.errors import himpi_error
@@ -217,7 +217,7 @@ def pyrdown(
         raise illegal(f"{levels} levels are asked for and {len(dst)} destinations given", "give one for each level")
     inside = source(src, "vpc_pyrdown")
     pyramid.limits(inside.width, inside.height, levels, divisor if kernel else 1)
-    filters.border_code(border.border_type, filters.REFLECT)
+    checks.border_code(border.border_type, checks.REFLECT)
     outs = [target(level, "vpc_pyrdown") for level in dst]
     weights, value = None if kernel is None else np.array(kernel), border.scalar_value.val
     run = lambda: pyramid.pyrdown(inside, outs, weights, divisor, border.border_type, value)  # noqa: E731

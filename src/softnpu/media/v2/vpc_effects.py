@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from softnpu import constants
-from softnpu.media import draw, filters, vpc
+from softnpu.media import checks, draw, filters, osd, vpc
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
@@ -23,8 +23,8 @@ _BYTE = np.dtype(np.uint8)
 
 def _pair(param: Fields, function: str) -> tuple[Pixels, Pixels]:
     src, out = source(param.src, function), target(param.dst, function)
-    filters.check_same(src, out, function)
-    filters.check_type(src.format, function)
+    checks.check_same(src, out, function)
+    checks.check_type(src.format, function)
     return src, out
 
 
@@ -32,8 +32,8 @@ def _check_config(config: Fields, iterations: int = 1, most: int = 1) -> tuple[i
     """The kernel's size, after the checks of what the filters have in common."""
     size = config.kernel_size.width, config.kernel_size.height
     filters.limits(size, iterations, most)
-    filters.border_code(config.border_type)
-    filters.finite("border value", *config.scalar_value.val)
+    checks.border_code(config.border_type)
+    checks.finite("border value", *config.scalar_value.val)
     anchor = getattr(config, "anchor", None)
     if anchor is not None and (anchor.x, anchor.y) not in _ANCHORS:
         raise illegal(f"the anchor is ({anchor.x}, {anchor.y})", "use (-1, -1), the centre")
@@ -67,7 +67,7 @@ def gaussian_blur(channel: VpcChannel, param: Fields, ms: int) -> int:
     src, out = _pair(param, "vpc_gaussian_blur")
     size = _check_config(config)
     sigmas, value = (config.sigma_x, config.sigma_y), config.scalar_value.val
-    filters.finite("sigma", *sigmas)
+    checks.finite("sigma", *sigmas)
     run = lambda: filters.gaussian(src, out, size, *sigmas, config.border_type, value)  # noqa: E731
     return start(channel, ms, run, src, out)
 
@@ -85,9 +85,9 @@ def filter2d(channel: VpcChannel, param: Fields, kernel: list[list[float]], ms: 
     config = param.filter_2d_cfg
     src, out = _pair(param, "vpc_filter2d")
     _check_config(config)
-    filters.finite("delta", config.delta)
+    checks.finite("delta", config.delta)
     weights, value = np.array(kernel), config.scalar_value.val
-    filters.finite("kernel", *weights.ravel().tolist())
+    checks.finite("kernel", *weights.ravel().tolist())
     run = lambda: filters.filter2d(src, out, weights, config.delta, config.border_type, value)  # noqa: E731
     return start(channel, ms, run, src, out)
 
@@ -95,7 +95,7 @@ def filter2d(channel: VpcChannel, param: Fields, kernel: list[list[float]], ms: 
 def flip(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_flip`."""
     src, out = source(param.src, "vpc_flip"), target(param.dst, "vpc_flip")
-    filters.check_same(src, out, "vpc_flip")
+    checks.check_same(src, out, "vpc_flip")
     if not 0 <= param.flip_mode <= 2:
         raise illegal(f"flip mode {param.flip_mode} is not known", "use 0 (horizontal), 1 (vertical) or 2 (both)")
     return start(channel, ms, lambda: filters.flip(src, out, param.flip_mode), src, out)
@@ -125,7 +125,7 @@ def _draw(channel: VpcChannel, param: Fields, ms: int, name: str, items: list[An
     src, out = source(param.src, function), target(param.dst, function)
     same_format(src, out)
     same_size(src, out)
-    filters.check_type(src.format, function, frozenset({"uint8"}))
+    checks.check_type(src.format, function, frozenset({"uint8"}))
     draw_on: Callable[..., None] = getattr(draw, name)
     is_same = param.src.picture_address == param.dst.picture_address
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.media import filters, warp
+from softnpu.media import checks, warp
 from softnpu.media.picture import MAX_SIDE, Pixels
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
@@ -52,10 +52,10 @@ def _pictures(param: Fields, function: str) -> tuple[Pixels, Pixels, str]:
     """The pictures and the interpolation of a transform, checked."""
     config = param.transform_config
     src, out, how = source(param.src, function), target(param.dst, function), interpolation(config.interpolation)
-    filters.check_formats(src, out, function)
-    filters.check_type(src.format, function)
-    filters.border_code(config.border_type, filters.WRAP)
-    filters.finite("border value", *config.scalar_value.val)
+    checks.check_formats(src, out, function)
+    checks.check_type(src.format, function)
+    checks.border_code(config.border_type, checks.WRAP)
+    checks.finite("border value", *config.scalar_value.val)
     if how not in ("bilinear", "nearest"):
         raise illegal(f"interpolation {config.interpolation} is not for warps", "0 is bilinear, 1 is nearest")
     return src, out, how

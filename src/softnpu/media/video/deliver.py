@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from softnpu.media._planes import merge
 from softnpu.media.formats import NV12, NV21, YUV_PLANAR_420
 from softnpu.media.picture import Pixels
@@ -25,5 +27,5 @@ def deliver(pixels: Pixels, out: Pixels, csc: Csc | None = None) -> None:
 
 def _interleave(pixels: Pixels, out: Pixels) -> None:
     luma, u, v = pixels.planes
-    out.planes[0][...] = luma
+    np.copyto(out.planes[0], luma)
     merge([u, v] if out.format.value == NV12 else [v, u], out.planes[1])
