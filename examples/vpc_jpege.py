@@ -23,7 +23,9 @@ LEFT, TOP = 512, 512
 
 def nv12(width: int, height: int, seed: int = 1) -> np.ndarray:
     """A picture of waves: (height * 3 / 2, width)."""
-    planes = cv2.cvtColor(models.picture(width, height, seed), cv2.COLOR_RGB2YUV_I420)
+    tile = models.picture(min(width, 1024), min(height, 1068), seed)  # a large picture repeats a small one
+    whole = np.tile(tile, (-(-height // tile.shape[0]), -(-width // tile.shape[1]), 1))[:height, :width]
+    planes = cv2.cvtColor(whole, cv2.COLOR_RGB2YUV_I420)
     chroma = planes[height:].reshape(2, height // 2, width // 2).transpose(1, 2, 0).reshape(height // 2, width)
     return np.concatenate([planes[:height], chroma])
 

@@ -210,7 +210,7 @@ def support_index() -> str:
     lines += [
         f"| **all** | **{total}** | **{whole}** |",
         "",
-        "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md) and the [ONNX test cases](onnx_suite.md).",
+        "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md), the [ONNX test cases](onnx_suite.md), and the [pixel formats and media limits](media_limits.md) of the chips.",
         "",
     ]
     return "\n".join(lines)

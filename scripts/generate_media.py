@@ -97,7 +97,7 @@ def limits_page() -> str:
     lines += [(word, lambda row, e=engine, k=key: _range(row, e, k)) for word, engine, key in _SIZES]
     lines += [
         (f"strides of {e.upper()}", lambda row, e=e: _strides(row, e))
-        for e in ("vpc", "jpegd", "jpege", "vdec", "venc")
+        for e in ("vpc", "jpegd", "jpege", "pngd", "vdec", "venc")
     ]
     for word, cell in lines:
         text += f"| {word} | " + " | ".join(cell(row) for row in chips.values()) + " |\n"

@@ -84,7 +84,7 @@ VARIABLES = (
     Variable(
         "SOFTNPU_CHECK",
         "",
-        "Comma list: `leaks` (report at finalize), `trace` (remember where memory was allocated), `strict` (both, and the manual's alignment, direction and size rules become errors).",
+        "Comma list: `leaks` (report at finalize), `trace` (remember where memory was allocated), `strict` (both, and the manual's alignment, direction and size rules become errors; so do the media limits of the chip).",
         "softnpu",
     ),
     Variable(
