@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.base.errors import NpuError, codes
+from softnpu.base.errors import NpuError
 from softnpu.media.v2 import jpegd, vdec
 from softnpu.media.v2 import vdec_structs as structs
 from softnpu.media.v2.answers import got_frame, no_frame, written
@@ -116,10 +116,7 @@ def vdec_set_jpegd_precision_mode(chn: int, mode: int) -> None:
 
 
 def vdec_set_display_mode(chn: int, mode: int) -> None:
-    channel = _channel(chn)
-    if mode not in (0, 1):
-        raise NpuError(codes.INVALID_PARAM, f"display mode {mode} is not known", "0 is preview, 1 playback")
-    channel.display_mode = mode
+    _channel(chn).set_display_mode(mode)
 
 
 def vdec_get_display_mode(chn: int) -> int:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from acl._boundary import raw, resolver
-from softnpu.base.errors import NpuError, codes
-from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
 from softnpu.media.v1 import vdec
 from softnpu.media.v1.vdec import VdecChannelDesc
 from softnpu.runtime.process import process
@@ -68,29 +66,14 @@ for _field in (
     globals()[f"vdec_get_channel_desc_{_field}"] = _getter(_field)
 
 
-def _check_param(kind: int) -> None:
-    if kind != ACL_VDEC_CSC_MATRIX_UINT32:
-        raise NpuError(
-            codes.INVALID_PARAM,
-            f"VDEC channel parameter {kind} is not known",
-            f"the only one is {ACL_VDEC_CSC_MATRIX_UINT32} (ACL_VDEC_CSC_MATRIX_UINT32)",
-        )
-
-
 @raw
 def vdec_set_channel_desc_param(desc: int, type: int, value: int) -> int:
-    from softnpu.media.csc import matrix
-
-    found: VdecChannelDesc = _channel_desc(desc)
-    _check_param(type)
-    matrix(value)
-    found.csc = value
+    _channel_desc(desc).put_param(type, value)
     return desc
 
 
 def vdec_get_channel_desc_param(desc: VdecChannelDesc, type: int) -> tuple[int, int]:
-    _check_param(type)
-    return 4, desc.csc
+    return desc.param(type)
 
 
 # ---- packets ---------------------------------------------------------------------------------------------------------

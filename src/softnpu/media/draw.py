@@ -1,4 +1,4 @@
-"""Drawing on pictures: mosaic, covers and lines. `osd` lays pictures over, with the same canvas and colours.
+"""Drawing on pictures: mosaic, covers and lines. `osd` lays pictures over, on the same canvas.
 
 What leaves the picture is cut off. Sub-sampled chroma takes a colour by the share of its pixels that are painted. An
 alpha channel of the picture keeps its values. Colours are 0xRRGGBB; YUV pictures get them through the default matrix.
@@ -7,26 +7,21 @@ Items check themselves when they are made, so a wrong one leaves the picture as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from softnpu.media import csc
-from softnpu.media._opencv import CHANNEL_INDEX, guarded, unpacked
+from softnpu.media._canvas import blend, canvas, channels, clip, in_format
+from softnpu.media._opencv import guarded
 from softnpu.media._planes import Array
-from softnpu.media.checks import check_planes, check_type, wrong
-from softnpu.media.convert import convert
+from softnpu.media.checks import wrong
 from softnpu.media.doors import cv2
-from softnpu.media.formats import RGB_888, PixelFormat, PlaneSpec, pixel_format
+from softnpu.media.formats import PixelFormat, PlaneSpec
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
 
 Point = tuple[int, int]
-MAX_ITEMS = 100
 MOSAIC_BLOCKS = (8, 16, 32)
-_BYTES = frozenset({"uint8"})
-_YUV_PACKED_444 = 11
 _LEAST_MOSAIC = 8
 _FAR = 2 * MAX_SIDE
 _SHIFT = 8  # bits after the point of OpenCV's coordinates
@@ -103,80 +98,9 @@ class Line:
             raise wrong(f"the thickness of a line is {self.thickness}", "use an even number from 2")
 
 
-@contextmanager
-def canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
-    """The picture to draw on, in separate planes; a packed one is put together afterwards."""
-    check_planes(out, f"picture of {word}")
-    check_type(out.format, word, _BYTES)
-    if not 1 <= count <= MAX_ITEMS:
-        raise wrong(f"{word} is given {count} items", f"give 1 to {MAX_ITEMS}")
-    loose = unpacked(out)
-    yield loose
-    if loose is not out:
-        convert(loose, out.format, csc.matrix(csc.DEFAULT), out)
-
-
-def colours(rgb: Array, form: PixelFormat) -> Array:
-    """R, G, B values (rows, columns, 3) as the values of a picture's format, in the order of CHANNEL_INDEX."""
-    if form.space == "rgb":
-        return rgb
-    height, width = rgb.shape[:2]
-    picture = Pixels(pixel_format(RGB_888), [np.ascontiguousarray(rgb)], width, height)
-    return convert(picture, pixel_format(_YUV_PACKED_444), csc.matrix(csc.DEFAULT)).planes[0]
-
-
 def _colour(value: int, form: PixelFormat) -> Array:
     """One colour 0xRRGGBB; bits above are not looked at."""
-    return colours(np.array([[[value >> 16 & 255, value >> 8 & 255, value & 255]]], np.uint8), form)
-
-
-def _channels(plane: Array, spec: PlaneSpec) -> Iterator[tuple[int, Array]]:
-    """(place in a colour, values) of the channels of a plane that carry colour."""
-    for index, name in enumerate(spec.channels):
-        if name not in "ax":
-            yield CHANNEL_INDEX[name], plane if plane.ndim == 2 else plane[:, :, index]
-
-
-def clip(region: Region, out: Pixels) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of what lies in the picture."""
-    return max(region.left, 0), max(region.top, 0), min(region.right, out.width), min(region.bottom, out.height)
-
-
-def _block_sums(values: Array, left: int, top: int, spec: PlaneSpec) -> Array:
-    """Sums over the pixels of each value of a plane, for pixels that start at (left, top)."""
-    if spec.x == spec.y == 1:
-        return values
-    before, above = left % spec.x, top % spec.y
-    rows, columns = values.shape
-    wide = np.pad(values, ((above, -(above + rows) % spec.y), (before, -(before + columns) % spec.x)))
-    phases = [wide[y :: spec.y, x :: spec.x] for y in range(spec.y) for x in range(spec.x)]
-    total = phases[0].copy()
-    for phase in phases[1:]:
-        total += phase
-    return total
-
-
-def _whole(pixels: int, step: int, first: int, count: int) -> Array:
-    """How many of the pixels of each value are in the picture, along one side: fewer at an odd end."""
-    return np.minimum(step, pixels - step * np.arange(first, first + count)).astype(np.uint32)
-
-
-def blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: Array) -> None:
-    """Blend colours (rows, columns, 3), or one for all, into one plane by an alpha of bytes; all of it lies in the picture."""
-    spec = out.format.planes[place]
-    x, y = left // spec.x, top // spec.y
-    weight = alpha.astype(np.uint32)
-    sums = _block_sums(weight, left, top, spec)
-    height, width = sums.shape
-    whole = 255 * np.outer(_whole(out.height, spec.y, y, height), _whole(out.width, spec.x, x, width))
-    if whole[-1, -1] == whole[0, 0]:
-        whole = whole[0, 0]  # NumPy divides by one number several times faster
-    for index, values in _channels(out.planes[place][y : y + height, x : x + width], spec):
-        if colours.size == 3:
-            added = sums * np.uint32(colours[0, 0, index])
-        else:
-            added = _block_sums(weight * colours[:, :, index], left, top, spec)
-        values[...] = (values * (whole - sums) + added + whole // 2) // whole
+    return in_format(np.array([[[value >> 16 & 255, value >> 8 & 255, value & 255]]], np.uint8), form)
 
 
 def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None:
@@ -187,7 +111,7 @@ def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None
             blend(out, place, left, top, mask, colour)
             continue
         part = out.planes[place][top : top + mask.shape[0], left : left + mask.shape[1]]
-        for index, values in _channels(part, spec):
+        for index, values in channels(part, spec):
             values[chosen] = colour[0, 0, index]
 
 
@@ -202,7 +126,7 @@ def _fill(out: Pixels, region: Region, colour: Array) -> None:
         return
     for plane, spec in zip(out.planes, out.format.planes, strict=True):
         part = plane[top // spec.y : -(-bottom // spec.y), left // spec.x : -(-right // spec.x)]
-        for index, values in _channels(part, spec):
+        for index, values in channels(part, spec):
             values[...] = colour[0, 0, index]
 
 
@@ -235,23 +159,23 @@ def _stroke(out: Pixels, item: Line) -> None:
 
 def line(out: Pixels, items: Sequence[Line]) -> None:
     """Draw 1 to 100 lines, in their order."""
-    with canvas(out, len(items), "draw_line") as canvas:
+    with canvas(out, len(items), "draw_line") as whole:
         for item in items:
-            _stroke(canvas, item)
+            _stroke(whole, item)
 
 
 def cover(out: Pixels, items: Sequence[RectCover | QuadCover]) -> None:
     """Draw 1 to 100 covers, in their order. The chip fills quadrilaterals only; an outline is drawn here too."""
-    with canvas(out, len(items), "draw_cover") as canvas:
+    with canvas(out, len(items), "draw_cover") as whole:
         for item in items:
-            colour = _colour(item.colour, canvas.format)
+            colour = _colour(item.colour, whole.format)
             if isinstance(item, RectCover):
-                _fill(canvas, item.region, colour)
+                _fill(whole, item.region, colour)
             elif item.is_solid:
-                _polygon(canvas, np.array(item.points, np.float64), colour)
+                _polygon(whole, np.array(item.points, np.float64), colour)
             else:
                 for side in item.outline():
-                    _stroke(canvas, side)
+                    _stroke(whole, side)
 
 
 def _edges(first: int, last: int, step: int, size: int) -> tuple[Array, int]:
@@ -281,7 +205,7 @@ def _mosaic_plane(plane: Array, spec: PlaneSpec, item: Mosaic) -> None:
 
 def mosaic(out: Pixels, regions: Sequence[Mosaic]) -> None:
     """Make 1 to 100 regions unrecognisable: each block becomes its mean. Regions may leave the picture."""
-    with canvas(out, len(regions), "draw_mosaic") as canvas:
+    with canvas(out, len(regions), "draw_mosaic") as whole:
         for item in regions:
-            for plane, spec in zip(canvas.planes, canvas.format.planes, strict=True):
+            for plane, spec in zip(whole.planes, whole.format.planes, strict=True):
                 _mosaic_plane(plane, spec, item)

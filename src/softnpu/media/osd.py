@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.media._canvas import blend, canvas, clip, in_format
 from softnpu.media._opencv import guarded
 from softnpu.media._planes import Array
 from softnpu.media.checks import wrong
 from softnpu.media.doors import cv2
-from softnpu.media.draw import blend, canvas, clip, colours
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
 
 ARGB_8888, ARGB_4444, ARGB_1555, ARGB_CLUT2, ARGB_CLUT4 = 14, 25, 33, 41, 42
@@ -97,14 +97,14 @@ def osd(out: Pixels, items: Sequence[Osd], clut: Sequence[int] = ()) -> None:
     """Lay 1 to 100 pictures over, in their order. `clut` has 16 colours 0xAARRGGBB for the table formats."""
     if len(clut) < _COLOURS and any(_BITS[item.form] < 8 for item in items):
         raise wrong(f"the colour table has {len(clut)} entries", f"give {_COLOURS} values 0xAARRGGBB")
-    with canvas(out, len(items), "draw_osd") as canvas:
+    with canvas(out, len(items), "draw_osd") as whole:
         for item in items:
             argb = _argb(item, clut)
             if item.inverted in (INVERT_RGB, INVERT_ALL):
                 argb[:, :, 1:] ^= 255
             if item.inverted in (INVERT_ALPHA, INVERT_ALL):
                 argb[:, :, 0] ^= 255
-            _overlay(canvas, item.region, argb)
+            _overlay(whole, item.region, argb)
 
 
 def _overlay(out: Pixels, region: Region, argb: Array) -> None:
@@ -117,6 +117,6 @@ def _overlay(out: Pixels, region: Region, argb: Array) -> None:
         x, y, width, height = cv2().boundingRect(np.ascontiguousarray(argb[:, :, 0]))
     if width and height:
         part = argb[y : y + height, x : x + width]
-        colours = colours(part[:, :, 1:], out.format)
+        colours = in_format(part[:, :, 1:], out.format)
         for place in range(len(out.planes)):
             blend(out, place, left + x, top + y, part[:, :, 0], colours)

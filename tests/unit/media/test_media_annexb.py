@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from video_streams import Bits, encode, plain
+from video_streams import Bits, encode, plain, sps_of
 
 from softnpu.base.errors import NpuError
 from softnpu.media.video import annexb
@@ -40,13 +40,13 @@ def test_start_codes_without_a_unit_are_passed_over():
 )
 def test_a_file_is_cut_into_the_packets_of_the_encoder(codec, params):
     packets = encode(codec, 10, 640, 480, params)
-    assert [bytes(unit) for unit in annexb.access_units(b"".join(packets), codec)] == packets
+    assert annexb.access_units(b"".join(packets), codec) == packets
 
 
 def test_prefix_units_between_slices_do_not_cut():
     first, later, prefix = b"\0\0\1\x65\x88\x11", b"\0\0\1\x65\x44\x11", b"\0\0\1\x6e\x11"
     data = prefix + first + prefix + later + prefix + first
-    assert [bytes(unit) for unit in annexb.access_units(data, "h264")] == [
+    assert annexb.access_units(data, "h264") == [
         prefix + first + prefix + later,
         prefix + first,
     ]
@@ -54,13 +54,13 @@ def test_prefix_units_between_slices_do_not_cut():
 
 def test_parameter_sets_at_the_end_are_a_packet_of_their_own():
     picture, end, sps = b"\0\0\1\x65\x88", b"\0\0\1\x0a\x01", b"\0\0\1\x67\x01"
-    assert [bytes(unit) for unit in annexb.access_units(picture + end + sps, "h264")] == [picture + end, sps]
+    assert annexb.access_units(picture + end + sps, "h264") == [picture + end, sps]
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 @pytest.mark.parametrize("size", [(320, 240), (322, 182), (1920, 1080), (66, 130)])
 def test_size_with_cropping(codec, size):
-    found = annexb.sps_size(encode(codec, 1, *size)[0], codec)
+    found = sps_of(encode(codec, 1, *size)[0], codec)
     assert found is not None
     assert (*found[:5],) == (*size, 8, False, 1)
 
@@ -77,21 +77,21 @@ def test_size_with_cropping(codec, size):
     ],
 )
 def test_other_chroma_and_depth(codec, form, depth, chroma):
-    found = annexb.sps_size(encode(codec, 1, 98, 70, form=form)[0], codec)
+    found = sps_of(encode(codec, 1, 98, 70, form=form)[0], codec)
     assert (found.width, found.height, found.bit_depth, found.chroma) == (98, 70, depth, chroma)
 
 
 def test_interlaced_and_the_reordering_behind_a_long_vui():
     params = "interlaced=1:bframes=3:b-pyramid=strict:nal-hrd=cbr:vbv-maxrate=500:vbv-bufsize=500:bitrate=500:sar=7/5:videoformat=pal:fullrange=on:colorprim=bt709:transfer=bt709:colormatrix=bt709:overscan=show"
-    found = annexb.sps_size(encode("h264", 8, 320, 240, params)[0], "h264")
+    found = sps_of(encode("h264", 8, 320, 240, params)[0], "h264")
     assert (found.width, found.height, found.interlaced, found.reorder) == (320, 240, True, 2)
-    assert annexb.sps_size(encode("h264", 8, 320, 240, "bframes=0")[0], "h264").reorder == 0
-    assert annexb.sps_size(encode("hevc", 8, 320, 240, "bframes=4:b-pyramid=1")[0], "hevc").reorder == 2
+    assert sps_of(encode("h264", 8, 320, 240, "bframes=0")[0], "h264").reorder == 0
+    assert sps_of(encode("hevc", 8, 320, 240, "bframes=4:b-pyramid=1")[0], "hevc").reorder == 2
 
 
 def test_no_parameter_set_is_none():
-    assert annexb.sps_size(encode("h264", 3, 320, 240)[1], "h264") is None
-    assert annexb.sps_size(b"rubbish", "hevc") is None
+    assert sps_of(encode("h264", 3, 320, 240)[1], "h264") is None
+    assert sps_of(b"rubbish", "hevc") is None
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])

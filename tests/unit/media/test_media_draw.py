@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media import draw
-from softnpu.media.draw import Line, Mosaic, Osd, QuadCover, RectCover
+from softnpu.media import draw, osd
+from softnpu.media.draw import Line, Mosaic, QuadCover, RectCover
 from softnpu.media.formats import pixel_format
+from softnpu.media.osd import Osd
 from softnpu.media.picture import Pixels, Region
 
 Array = np.ndarray[Any, Any]
@@ -185,7 +186,7 @@ def test_osd_of_8888_over_rgb(inverted: int, corner: tuple[int, int]) -> None:
     argb = random_argb()
     data = np.zeros((9, 60), np.uint8)
     data[:, :48] = argb.reshape(9, 48)
-    draw.osd(out, [Osd(Region(*corner, 12, 9), 14, data, inverted=inverted)])
+    osd.osd(out, [Osd(Region(*corner, 12, 9), 14, data, inverted=inverted)])
     layer = argb.copy()
     if inverted in (1, 3):
         layer[:, :, 1:] = 255 - layer[:, :, 1:]
@@ -202,7 +203,7 @@ def test_osd_in_one_colour_is_a_cover(value: int) -> None:
     before, out = picture(value), picture(value)
     argb = np.zeros((9, 12, 4), np.uint8)
     argb[:] = (255, 0, 0, 255)
-    draw.osd(out, [Osd(Region(5, 4, 12, 9), 14, argb.reshape(9, 48))])
+    osd.osd(out, [Osd(Region(5, 4, 12, 9), 14, argb.reshape(9, 48))])
     check_painted(before, out, rectangle(out, 5, 4, 17, 13), BLUE)
 
 
@@ -210,7 +211,7 @@ def test_osd_chroma_is_weighed_by_alpha() -> None:
     """One pixel of four is opaque red, one is half white: U = (85 * 1 + 128 * 0.5 + 0 * 2.5) / 4 over a U of 0."""
     out = Pixels(pixel_format(1), [np.zeros((2, 2), np.uint8), np.zeros((1, 1, 2), np.uint8)], 2, 2)
     argb = np.array([[[255, 255, 0, 0], [128, 255, 255, 255]], [[0, 9, 9, 9], [0, 9, 9, 9]]], np.uint8)
-    draw.osd(out, [Osd(Region(0, 0, 2, 2), 14, argb.reshape(2, 8))])
+    osd.osd(out, [Osd(Region(0, 0, 2, 2), 14, argb.reshape(2, 8))])
     assert out.planes[0].tolist() == [[76, 128], [0, 0]]
     assert out.planes[1].tolist() == [[[round((85 + 128 * 128 / 255) / 4), round((255 + 128 * 128 / 255) / 4)]]]
 
@@ -228,7 +229,7 @@ def test_osd_chroma_is_weighed_by_alpha() -> None:
 def test_osd_of_16_bits(form: int, word: int, argb: tuple[int, ...]) -> None:
     before, out = picture(12), picture(12)
     data = np.full((2, 2), word, "<u2").view(np.uint8)
-    draw.osd(out, [Osd(Region(2, 3, 2, 2), form, data, bg_alpha=30, fg_alpha=200)])
+    osd.osd(out, [Osd(Region(2, 3, 2, 2), form, data, bg_alpha=30, fg_alpha=200)])
     expected = before.planes[0].astype(float)
     layer = np.broadcast_to(np.array(argb, float), (2, 2, 4))
     expected[3:5, 2:4] = over(expected[3:5, 2:4], layer)
@@ -239,7 +240,7 @@ def test_osd_of_16_bits(form: int, word: int, argb: tuple[int, ...]) -> None:
 def test_osd_with_a_colour_table(form: int, data: list[int]) -> None:
     clut = [0xFF0A0B0C, 0xFF1A1B1C, 0x00FFFFFF, 0xFF3A3B3C, *[0] * 12]
     out = Pixels(pixel_format(12), [np.full((1, 8, 3), 7, np.uint8)], 8, 1)
-    draw.osd(out, [Osd(Region(0, 0, 8, 1), form, np.array([data], np.uint8))], clut)
+    osd.osd(out, [Osd(Region(0, 0, 8, 1), form, np.array([data], np.uint8))], clut)
     reds = [0x0A, 0x1A, 7, 0x3A]
     assert out.planes[0][0, :, 0].tolist() == [reds[i] for i in (0, 1, 2, 3, 3, 2, 1, 0)]
 
@@ -249,9 +250,9 @@ def test_osd_read_from_the_picture_itself() -> None:
     copy = memory.copy()
     form = pixel_format(12)
     expected = Pixels(form, [copy[:, :60].copy().reshape(8, 20, 3)], 20, 8)
-    draw.osd(expected, [Osd(Region(0, 0, 15, 8), 14, copy[:, :60].copy())])
+    osd.osd(expected, [Osd(Region(0, 0, 15, 8), 14, copy[:, :60].copy())])
     out = Pixels(form, [np.ndarray((8, 20, 3), np.uint8, memory, 0, (64, 3, 1))], 20, 8)
-    draw.osd(out, [Osd(Region(0, 0, 15, 8), 14, memory[:, :60])])
+    osd.osd(out, [Osd(Region(0, 0, 15, 8), 14, memory[:, :60])])
     np.testing.assert_array_equal(out.planes[0], expected.planes[0])
 
 
@@ -281,18 +282,18 @@ def test_refusals() -> None:
         lambda: draw.line(out, [Line((1, 1), (-(1 << 31), 1), 2, RED)]),
         lambda: draw.mosaic(out, [Mosaic(box, 4)]),
         lambda: draw.mosaic(out, [Mosaic(Region(0, 0, 7, 8), 8)]),
-        lambda: draw.osd(out, [Osd(box, 14, data[:7])]),
-        lambda: draw.osd(out, [Osd(box, 14, data[:, :31])]),
-        lambda: draw.osd(out, [Osd(box, 14, data.astype(np.int32))]),
-        lambda: draw.osd(out, [Osd(box, 14, data, inverted=4)]),
-        lambda: draw.osd(out, [Osd(box, 33, data, bg_alpha=256)]),
-        lambda: draw.osd(out, [Osd(box, 42, data)], [0] * 15),
-        lambda: draw.osd(out, [Osd(Region(0, 0, 0, 0), 14, data)]),
+        lambda: osd.osd(out, [Osd(box, 14, data[:7])]),
+        lambda: osd.osd(out, [Osd(box, 14, data[:, :31])]),
+        lambda: osd.osd(out, [Osd(box, 14, data.astype(np.int32))]),
+        lambda: osd.osd(out, [Osd(box, 14, data, inverted=4)]),
+        lambda: osd.osd(out, [Osd(box, 33, data, bg_alpha=256)]),
+        lambda: osd.osd(out, [Osd(box, 42, data)], [0] * 15),
+        lambda: osd.osd(out, [Osd(Region(0, 0, 0, 0), 14, data)]),
         lambda: draw.cover(Pixels(out.format, out.planes[:1], 40, 32), [RectCover(box, RED)]),
     ]
     for call in calls:
         assert refused(call) == codes.INVALID_PARAM
-    assert refused(lambda: draw.osd(out, [Osd(box, 12, data)])) == codes.API_NOT_SUPPORT
+    assert refused(lambda: osd.osd(out, [Osd(box, 12, data)])) == codes.API_NOT_SUPPORT
     grey = Pixels.empty(pixel_format(138), 8, 8)
     assert refused(lambda: draw.cover(grey, [RectCover(box, RED)])) == codes.API_NOT_SUPPORT
 
@@ -301,7 +302,7 @@ def test_a_wrong_item_leaves_the_picture_as_it_was() -> None:
     before, out = picture(12), picture(12)
     box, data = Region(0, 0, 8, 8), np.zeros((8, 32), np.uint8)
     refused(lambda: draw.line(out, [Line((1, 1), (9, 1), 2, RED), Line((1, 1), (9, 1), 3, RED)]))
-    refused(lambda: draw.osd(out, [Osd(box, 14, data + 255), Osd(box, 41, data)], [0] * 4))
+    refused(lambda: osd.osd(out, [Osd(box, 14, data + 255), Osd(box, 41, data)], [0] * 4))
     np.testing.assert_array_equal(out.planes[0], before.planes[0])
 
 

@@ -4,7 +4,7 @@ import resource
 
 import numpy as np
 import pytest
-from video_streams import encode, fields, plain, stacked
+from video_streams import encode, fields, plain, sps_of, stacked
 
 from softnpu.base.errors import NpuError
 from softnpu.media.formats import NV12, NV21, pixel_format
@@ -225,7 +225,7 @@ def test_a_start_without_the_key_picture_is_errors_until_the_next(codec):
 
 def test_leading_pictures_of_an_open_gop_are_no_pictures():
     packets = encode("hevc", 16, params="bframes=3:b-adapt=0:keyint=8:min-keyint=8:open-gop=1")
-    start = next(n for n, packet in enumerate(packets) if n and annexb.sps_size(packet, "hevc"))
+    start = next(n for n, packet in enumerate(packets) if n and sps_of(packet, "hevc"))
     answers = run("hevc", packets[start:])
     assert [word for _, word in words(answers[1])] == ["-"]
     assert not any(answer.error for answer in flat(answers))

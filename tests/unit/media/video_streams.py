@@ -10,6 +10,9 @@ import av
 import numpy as np
 import pytest
 
+from softnpu.media.video import annexb
+from softnpu.media.video.sps import parse
+
 LIBRARY = {"h264": "libx264", "hevc": "libx265"}
 
 
@@ -122,3 +125,9 @@ def fields(values):
         packets.append(bits.align("1").unit(0x65 if first else 0x61))
     packets[0] = sps.unit(0x67) + pps.unit(0x68) + packets[0]
     return packets
+
+
+def sps_of(data, codec):
+    """What the sequence parameter set in the data says; None where there is none."""
+    unit = annexb.sps_unit(data, annexb.units(data, codec), codec)
+    return None if unit is None else parse(unit, codec)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
+from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
 from softnpu.media import rules
+from softnpu.media.csc import matrix
 from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
@@ -27,6 +29,7 @@ NO_PICTURE, FRAME_BUFFER = 0x20000, 0x20002
 
 OUTPUT_FORMATS = (NV12, NV21, RGB_888, BGR_888, 18, 19)
 CODECS: tuple[Codec, ...] = ("hevc", "h264", "h264", "h264")  # by entype
+_PARAM_BYTES = 4
 _ROOM = 32
 _HEAD = 64
 
@@ -47,6 +50,26 @@ class VdecChannelDesc(VideoChannelDesc["VdecChannel"]):
     out_mode: int = 0
     bit_depth: int = 0
     csc: int = 0
+
+    def put_param(self, kind: int, value: int) -> None:
+        """Choose the colour matrix."""
+        _check_param(kind)
+        matrix(value)
+        self.csc = value
+
+    def param(self, kind: int) -> tuple[int, int]:
+        """Bytes and value of a parameter."""
+        _check_param(kind)
+        return _PARAM_BYTES, self.csc
+
+
+def _check_param(kind: int) -> None:
+    if kind != ACL_VDEC_CSC_MATRIX_UINT32:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"VDEC channel parameter {kind} is not known",
+            f"the only one is {ACL_VDEC_CSC_MATRIX_UINT32} (ACL_VDEC_CSC_MATRIX_UINT32)",
+        )
 
 
 class FrameConfig:
@@ -77,7 +100,6 @@ class VdecChannel(VideoChannel):
     word = "VDEC"
 
     def __init__(self, desc: VdecChannelDesc, number: int) -> None:
-        from softnpu.media.csc import matrix
         from softnpu.media.video.decoder import VideoDecoder
 
         self._settings = replace(desc, callback=None, channel=None)

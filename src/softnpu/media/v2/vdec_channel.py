@@ -253,6 +253,11 @@ class DecodeChannel(Coder):
         check_in("precision mode", mode, range(3))
         self.precision = mode
 
+    def set_display_mode(self, mode: int) -> None:
+        """`vdec_set_display_mode`: 0 preview, 1 playback. Kept and handed out; frames come when they are decoded."""
+        check_in("display mode", mode, range(2))
+        self.display_mode = mode
+
     def _check_type(self, given: int) -> None:
         if given not in (0, self.attr.type):
             raise self.error(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -119,20 +118,18 @@ def rotate(channel: VpcChannel, param: Fields, ms: int) -> int:
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw(channel: VpcChannel, param: Fields, ms: int, name: str, items: list[Any], *more: Any) -> int:
+def _draw(channel: VpcChannel, param: Fields, ms: int, function: str, draw_on: Callable[[Pixels], None]) -> int:
     """Copy the source unless it is drawn on itself, then draw."""
-    function = f"vpc_draw_{name}"
     src, out = source(param.src, function), target(param.dst, function)
     same_format(src, out)
     same_size(src, out)
     checks.check_type(src.format, function, frozenset({"uint8"}))
-    draw_on: Callable[..., None] = getattr(draw, name)
     is_same = param.src.picture_address == param.dst.picture_address
 
     def work() -> None:
         if not is_same:
             vpc.transfer(src, out)
-        draw_on(out, items, *more)
+        draw_on(out)
 
     return start(channel, ms, work, src, out)
 
@@ -151,12 +148,13 @@ def draw_mosaic(channel: VpcChannel, param: Fields, ms: int) -> int:
         if item.blk_size not in _BLOCKS:
             raise illegal(f"block size {item.blk_size} is not for a mosaic", f"use {list(_BLOCKS)}: 8, 16 or 32 pixels")
     items = [draw.Mosaic(_region(item.rect), _BLOCKS[item.blk_size]) for item in param.mosaic]
-    return _draw(channel, param, ms, "mosaic", items)
+    return _draw(channel, param, ms, "vpc_draw_mosaic", lambda out: draw.mosaic(out, items))
 
 
 def draw_cover(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_draw_cover`."""
-    return _draw(channel, param, ms, "cover", [_cover(item) for item in param.cover])
+    items = [_cover(item) for item in param.cover]
+    return _draw(channel, param, ms, "vpc_draw_cover", lambda out: draw.cover(out, items))
 
 
 def _cover(item: Fields) -> draw.RectCover | draw.QuadCover:
@@ -171,20 +169,21 @@ def _cover(item: Fields) -> draw.RectCover | draw.QuadCover:
 def draw_line(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_draw_line`."""
     items = [draw.Line(_point(one.start_point), _point(one.end_point), one.thick, one.color) for one in param.line]
-    return _draw(channel, param, ms, "line", items)
+    return _draw(channel, param, ms, "vpc_draw_line", lambda out: draw.line(out, items))
 
 
 def draw_osd(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_draw_osd`."""
-    return _draw(channel, param, ms, "osd", [_osd(item) for item in param.osd], param.clut)
+    items = [_osd(item) for item in param.osd]
+    return _draw(channel, param, ms, "vpc_draw_osd", lambda out: osd.osd(out, items, param.clut))
 
 
-def _osd(item: Fields) -> draw.Osd:
+def _osd(item: Fields) -> osd.Osd:
     if item.picture_address == 0:
         raise himpi_error("vpc", "NULL_PTR", "an overlay has no memory (picture_address 0)", "use dvpp_malloc")
     if not (0 < item.rect.height <= MAX_SIDE and item.stride):
         raise illegal(f"an overlay has {item.rect.height} rows with the stride {item.stride}", "give both")
     data = process().memory.view(item.picture_address, (item.rect.height, item.stride), _BYTE)
-    return draw.Osd(
+    return osd.Osd(
         _region(item.rect), item.pixel_format, data, item.bg_alpha, item.fg_alpha, item.osd_inverted_color
     )  # fmt: skip

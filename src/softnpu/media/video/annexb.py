@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from softnpu.media.video.sps import Sps, parse
-
 Codec = Literal["h264", "hevc"]
 Unit = tuple[int, int, int]
 START = b"\0\0\1"
@@ -107,7 +105,7 @@ def pictures(data: bytes, found: list[Unit], codec: Codec) -> list[list[Unit]]:
 
 
 def access_units(data: bytes | memoryview, codec: Codec) -> list[memoryview]:
-    """Cut a byte stream, such as a file, into packets for a decoder: one picture each."""
+    """Cut a byte stream, such as a file, into packets for a decoder: one picture each. For programs: docs/howto_media.md."""
     data = bytes(data)
     whole = memoryview(data)
     return [whole[group[0][1] : group[-1][1] + group[-1][2]] for group in pictures(data, units(data, codec), codec)]
@@ -122,13 +120,3 @@ def sps_unit(data: bytes, found: list[Unit], codec: Codec) -> bytes | None:
             if at + 2 <= unit[1] + unit[2] and _layer(data, at, codec) == 0:
                 last = data[at : unit[1] + unit[2]]
     return last
-
-
-def sps_size(data: bytes | memoryview, codec: Codec) -> Sps | None:
-    """What the sequence parameter set in the data says: width, height, bit depth … None where there is none.
-
-    Raises NpuError when it is damaged.
-    """
-    data = bytes(data)
-    unit = sps_unit(data, units(data, codec), codec)
-    return None if unit is None else parse(unit, codec)

@@ -55,32 +55,17 @@ class VideoEncoder:
         self._av = doors.av()
         self._context: Any = None
         self._frame: Any = None
-        self._next: EncoderSettings | None = None
         self._tokens: dict[int, object] = {}
-        self._serial = self._received = self._since_key = 0
-        self._force = False
-
-    def reconfigure(self, settings: EncoderSettings) -> None:
-        """Encode with other settings from the next key picture on (the end of the gop, or one that is forced)."""
-        settings.check(self.codec)
-        self._next = settings
+        self._serial = 0
 
     def send(self, pixels: Pixels, token: object, force_key: bool = False) -> list[Encoded]:
-        """Encode a picture; its memory may be used again afterwards. The list is empty for one that the frame rate drops."""
-        self._force |= force_key
-        if self._drops():
-            return []
-        result: list[Encoded] = []
-        if self._next is not None and (self._context is None or self._force or self._since_key >= self.settings.gop):
-            result = self.flush()
-            self.settings, self._next = self._next, None
+        """Encode a picture; its memory may be used again afterwards."""
         frame = self._prepare(pixels)
         self._serial += 1
         self._tokens[self._serial] = token
         frame.pts = self._serial
-        frame.pict_type = _I_PICTURE if self._force else _ANY_PICTURE
-        self._force = False
-        return result + self._encode(frame)
+        frame.pict_type = _I_PICTURE if force_key else _ANY_PICTURE
+        return self._encode(frame)
 
     def flush(self) -> list[Encoded]:
         """What is still inside, which is nothing as a rule. The next picture begins a new stream."""
@@ -93,11 +78,6 @@ class VideoEncoder:
         self._context = self._frame = None
         self._tokens.clear()
 
-    def _drops(self) -> bool:
-        """Whether this picture is one too many for the frame rate of the stream."""
-        number, self._received = self._received, self._received + 1
-        return number * self.settings.coded_rate % self.settings.frame_rate >= self.settings.coded_rate
-
     def _prepare(self, pixels: Pixels) -> Any:
         """The picture in the frame that is used for all of them."""
         if self._context is not None and self._pixel_format(pixels) != self._context.pix_fmt:
@@ -106,11 +86,11 @@ class VideoEncoder:
             form = self._pixel_format(pixels)
             if self._frame is None or self._frame.format.name != form:
                 self._frame = self._av.VideoFrame(self.width, self.height, form)
-            fill(self._frame, pixels, self.settings.grey)
+            fill(self._frame, pixels)
             self._open(form)
             return self._frame
         self._frame.make_writable()
-        fill(self._frame, pixels, self.settings.grey)
+        fill(self._frame, pixels)
         return self._frame
 
     def _pixel_format(self, pixels: Pixels) -> str:
@@ -121,8 +101,8 @@ class VideoEncoder:
     def _open(self, form: str) -> None:
         context = self._av.CodecContext.create(_LIBRARY[self.codec], "w")
         context.width, context.height, context.pix_fmt = self.width, self.height, form
-        context.framerate = Fraction(self.settings.coded_rate)
-        context.time_base = 1 / Fraction(self.settings.coded_rate)
+        context.framerate = Fraction(self.settings.frame_rate)
+        context.time_base = 1 / Fraction(self.settings.frame_rate)
         context.thread_count = THREADS
         self._describe(context)
         context.options = self.settings.options(self.codec, self.width, self.height)
@@ -135,7 +115,6 @@ class VideoEncoder:
                 "change the size or the settings of the channel",
             ) from error
         self._context = context
-        self._since_key = 0
 
     def _describe(self, context: Any) -> None:
         vui = self.settings.vui
@@ -166,7 +145,6 @@ class VideoEncoder:
 
     def _finish(self, packet: Any) -> Encoded:
         data, key = bytes(packet), bool(packet.is_keyframe)
-        self._since_key = 1 if key else self._since_key + 1
         if key and self.codec == "hevc":
             data = _name_idr(data)
         elif key and not self.settings.intra_refresh:

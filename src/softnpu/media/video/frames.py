@@ -48,7 +48,7 @@ def _ten_bits(frame: Any) -> Pixels:
     return result
 
 
-def fill(frame: Any, pixels: Pixels, grey: bool = False) -> None:
+def fill(frame: Any, pixels: Pixels) -> None:
     """Copy an NV12 or NV21 picture into a frame of the same size: nv12, nv21, yuv420p or yuv420p10le (8 bits are shifted up)."""
     if pixels.format.value not in (NV12, NV21) or (pixels.width, pixels.height) != (frame.width, frame.height):
         raise NpuError(
@@ -63,24 +63,18 @@ def fill(frame: Any, pixels: Pixels, grey: bool = False) -> None:
     else:
         planes[0][...] = pixels.planes[0]
     if len(planes) == 2:
-        _fill_pairs(frame.planes[1], pixels, grey)
+        _fill_pairs(frame.planes[1], pixels)
     else:
-        _fill_planes(planes[1:], pixels, grey, wide)
+        _fill_planes(planes[1:], pixels, wide)
 
 
-def _fill_pairs(plane: Any, pixels: Pixels, grey: bool) -> None:
+def _fill_pairs(plane: Any, pixels: Pixels) -> None:
     rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : pixels.width]
-    if grey:
-        rows[...] = 128
-    else:
-        rows.reshape(rows.shape[0], -1, 2)[...] = pixels.planes[1]
+    rows.reshape(rows.shape[0], -1, 2)[...] = pixels.planes[1]
 
 
-def _fill_planes(planes: list[np.ndarray[Any, Any]], pixels: Pixels, grey: bool, wide: bool) -> None:
+def _fill_planes(planes: list[np.ndarray[Any, Any]], pixels: Pixels, wide: bool) -> None:
     for index, plane in enumerate(planes):
-        if grey:
-            plane[...] = 512 if wide else 128
-            continue
         source = pixels.planes[1][..., index ^ (pixels.format.value == NV21)]
         if wide:
             np.left_shift(source, 2, out=plane, dtype=np.uint16)

@@ -55,14 +55,13 @@ class EncoderSettings:
     | cvbr | the ceiling | `long_term_kbps` on average (4/5 of the ceiling when 0), never above the ceiling |
     | fixqp | not used | `qp` for I and P pictures; there are no B pictures, so the third is not used |
 
-    `max_ip_ratio` is kept for reading back: the libraries have no limit for the size of I against P pictures. The time code of
-    the stream follows the frame rate. `main10` writes a 10-bit stream of the 8-bit pictures.
+    The libraries have no limit for the size of I against P pictures. The time code of the stream follows the frame rate.
+    `main10` writes a 10-bit stream of the 8-bit pictures.
     """
 
     gop: int = 30
     bit_rate_kbps: int = 2000
     frame_rate: int = 30
-    output_rate: int = 0  # less than frame_rate drops pictures evenly; 0 is the same
     rate_control: str = "cbr"
     profile: str = "main"
     qp: tuple[int, int, int] = (30, 32, 32)
@@ -71,18 +70,10 @@ class EncoderSettings:
     stats_time: int = 1
     long_term_kbps: int = 0
     ip_qp_delta: int | None = None  # by how much the QP of I pictures is below that of P pictures
-    max_ip_ratio: int = 0
     slice_rows: int = 0  # rows of blocks (16 pixels in H.264, 32 in H.265) in a slice
-    slice_bytes: int = 0  # H.264 only
     intra_refresh: bool = False  # a moving column of I blocks instead of I pictures, once in each gop
-    grey: bool = False
     preset: str = "ultrafast"
     vui: Vui = field(default_factory=Vui)
-
-    @property
-    def coded_rate(self) -> int:
-        """Pictures a second in the stream."""
-        return self.output_rate or self.frame_rate
 
     def check(self, codec: Codec) -> None:
         """Raise for a value that is out of its range."""
@@ -90,13 +81,11 @@ class EncoderSettings:
             ("gop", 1, 65536),
             ("bit_rate_kbps", 2, 614400),
             ("frame_rate", 1, 240),
-            ("output_rate", 0, self.frame_rate),
             ("stats_time", 1, 60),
             ("min_qp", 0, self.max_qp),
             ("max_qp", 0, 51),
             ("long_term_kbps", 0, 614400),
             ("slice_rows", 0, 1 << 16),
-            ("slice_bytes", 0, 1 << 30),
         ):
             _within(name, getattr(self, name), low, high)
         for value in self.qp:
@@ -107,10 +96,6 @@ class EncoderSettings:
             raise _refuse("rate_control", self.rate_control, f"one of {', '.join(RATE_CONTROLS)}")
         if self.profile not in PROFILES[codec]:
             raise _refuse("profile", self.profile, f"one of {', '.join(PROFILES[codec])} for {codec}")
-        if self.slice_bytes and codec == "hevc":
-            raise NpuError(
-                codes.FEATURE_UNSUPPORTED, "slices of a number of bytes are not supported for H.265", "split by rows"
-            )
 
     def options(self, codec: Codec, width: int, height: int) -> dict[str, str]:
         """The options of FFmpeg's libx264 or libx265."""
@@ -159,8 +144,6 @@ class EncoderSettings:
         rows = -(-height // _BLOCK[codec])
         if self.slice_rows:
             params["slices"] = max(1, min(rows, -(-rows // self.slice_rows)))
-        if self.slice_bytes:
-            params["slice-max-size"] = max(self.slice_bytes, 100)
         if self.intra_refresh:
             params["intra-refresh"] = 1
         return params

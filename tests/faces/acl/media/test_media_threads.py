@@ -21,7 +21,6 @@ from softnpu.base.errors import NpuError
 from softnpu.media.v1.vdec import VdecChannelDesc
 from softnpu.media.v2 import coder, vpc
 from softnpu.media.v2.coder import Coder
-from softnpu.media.v2.epoll import Epolls
 from softnpu.media.v2.system import Registry
 from softnpu.media.v2.vpc import VpcChannel
 from softnpu.runtime.process import process
@@ -193,18 +192,6 @@ def test_a_vpc_channel_destroyed_inside_its_own_task(himpi: None) -> None:
     began = time.monotonic()
     in_thread(lambda: channel.submit(channel.close, 0, inline=True), WAIT)
     assert time.monotonic() - began < 5
-
-
-def test_two_threads_close_a_waiter(himpi: None) -> None:
-    """One of them does; the number may belong to another waiter by then, which stays."""
-    epolls = Epolls(lambda fd: True)
-    first = epolls.create(1)
-    epolls.close(first)
-    second = epolls.create(1)
-    assert second == first  # the operating system gives the lowest number
-    epolls.close(second)
-    with pytest.raises(NpuError):
-        epolls.close(second)
 
 
 # ---- channels of media whose device or process ends ------------------------------------------------------------------
