@@ -51,7 +51,7 @@ def native_format(info: JpegInfo) -> int:
     """The pixel format of a picture for which the program asked for PIXEL_FORMAT_UNKNOWN."""
     reason = refused(info, False)
     if reason:
-        raise _refusal(reason)
+        raise refusal(reason)
     return _NATIVE[info.sampling]
 
 
@@ -66,7 +66,7 @@ def decode(data: object, info: JpegInfo, out: Pixels) -> None:
     """Decode a file into `out`, which has the shown size. An odd side may be one less or one more there: cut, or continued."""
     reason = refused(info, False)
     if reason:
-        raise _refusal(reason)
+        raise refusal(reason)
     _check_size(info.shown, out)
     source = np.frombuffer(as_bytes(data), np.uint8)
     if not info.complete:  # the decoders take a missing end marker for missing data
@@ -81,7 +81,8 @@ def decode(data: object, info: JpegInfo, out: Pixels) -> None:
     _deliver(pixels, out)
 
 
-def _refusal(reason: str) -> NpuError:
+def refusal(reason: str) -> NpuError:
+    """The error of a file that no chip decodes."""
     return NpuError(
         codes.INVALID_PARAM,
         f"the JPEG decoder cannot take this file: {reason}",

@@ -170,12 +170,17 @@ def _decode(
     submit(opened, stream, name, work, inline=False)
 
 
-def _report(desc: PicDesc, made: Picture) -> None:
-    """Tell the program what came out; a side that its format cannot have odd is told without its last line."""
+def _told(made: Picture) -> Picture:
+    """What the program is told of a picture: a side that its format cannot have odd is without its last line."""
     even = pixel_format(made.format).even
-    desc.width = made.width - (made.width & 1 if "w" in even else 0)
-    desc.height = made.height - (made.height & 1 if "h" in even else 0)
-    desc.format = made.format
+    width = made.width - (made.width & 1 if "w" in even else 0)
+    return replace(made, width=width, height=made.height - (made.height & 1 if "h" in even else 0))
+
+
+def _report(desc: PicDesc, made: Picture) -> None:
+    """Tell the program what came out."""
+    told = _told(made)
+    desc.width, desc.height, desc.format = told.width, told.height, told.format
     desc.size = desc.size or made.size
     desc.width_stride = desc.width_stride or made.width_stride
     desc.height_stride = desc.height_stride or made.height_stride
@@ -203,9 +208,9 @@ def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int
         info = header.parse(content)
         why = header.refused(info, rules.strict())
         if why is not None:
-            raise NpuError(codes.INVALID_PARAM, f"JPEGD refuses this file: {why}", "save it as a baseline JPEG")
+            raise decode.refusal(why)
         made = _jpeg_output(info, given)
-        rules.check("jpegd", "out", made)
+        rules.check("jpegd", "out", _told(made))
         decode.decode(content, info, _output(_roomy(made)))
         return made
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
+from softnpu.base.recent import recent
 from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
 from softnpu.media import rules
 from softnpu.media.csc import matrix
@@ -89,6 +90,7 @@ class Packet:
     data: bytes = b""
     picture: Picture | None = None
     head: bytes = b""
+    reason: str = ""  # why there is no picture
 
 
 # ---- the channel -----------------------------------------------------------------------------------------------------
@@ -184,6 +186,8 @@ class VdecChannel(VideoChannel):
         picture = packet.picture
 
         def call() -> None:
+            if packet.reason:
+                recent.note("the packet of acl.media.vdec_send_frame", NpuError(codes.INVALID_PARAM, packet.reason))
             packet.stream_desc.ret_code = code
             if packet.pic_desc is not None:
                 packet.pic_desc.ret_code = code
@@ -199,6 +203,7 @@ class VdecChannel(VideoChannel):
         """Write a picture to where the program wants it; returns its ret_code."""
         if one.error is not None:
             self.complain(one.error)
+            packet.reason = one.error
             return DECODE_FAIL if self._looks_right(packet.head) else BITSTREAM
         if one.pixels is None or one.no_picture:
             return NO_PICTURE

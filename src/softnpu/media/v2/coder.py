@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.base.errors import NpuError
-from softnpu.base.log import WARNING, log
+from softnpu.base.log import ERROR, WARNING, log
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.ready import Ready
 from softnpu.runtime.process import process
@@ -79,6 +79,10 @@ class Coder(ABC):
         if text not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add(text)
             log().write(WARNING, f"{self.module} channel {self.number}: {text}", "DVPP", self.module)
+
+    def complain(self, text: str) -> None:
+        """A line about something that failed."""
+        log().write(ERROR, f"{self.module} channel {self.number}: {text}", "DVPP", self.module)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 

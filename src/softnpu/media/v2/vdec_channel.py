@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from softnpu import constants as c
+from softnpu.base.recent import recent
 from softnpu.media.formats import pixel_format
 from softnpu.media.v2 import vdec_structs as structs
 from softnpu.media.v2.coder import Coder
@@ -143,7 +144,7 @@ class DecodeChannel(Coder):
             if frame.trouble:
                 setattr(self.errors, frame.trouble, getattr(self.errors, frame.trouble) + 1)
             if frame.flag == FAILED:
-                self.tell(f"a packet could not be decoded: {frame.reason}")
+                self.complain(f"a packet could not be decoded: {frame.reason}")
         super().add_results(found)
 
     # ---- getting ----------------------------------------------------------------------------------------------------
@@ -160,6 +161,8 @@ class DecodeChannel(Coder):
             if self.released.total() > _MANY_UNRELEASED:
                 self.tell("more than 64 frames were never given to vdec_release_frame; hardware would stop by now")
             self.settle()
+        if frame.flag == FAILED:  # the call succeeds: this is how get_recent_err_msg can tell why there is no picture
+            recent.note("the packet of acl.himpi.vdec_get_frame", self.error("ILLEGAL_PARAM", frame.reason, ""))
         return frame
 
     def release(self, info: Fields) -> None:
@@ -233,6 +236,13 @@ class DecodeChannel(Coder):
         check_param(param, self.is_jpeg)
         if param.video_param.composite_dec_en or param.video_param.slice_input_en:
             self.tell("composite_dec_en and slice_input_en have no effect: a packet is a whole access unit")
+        video = param.video_param
+        if video.err_threshold or video.compress_mode or video.video_format or video.quick_mark_mode:
+            self.tell(
+                "err_threshold, compress_mode, video_format and quick_mark_mode have no effect: pictures are linear and whole"
+            )
+        if self.is_jpeg and param.pic_param.pixel_format:
+            self.tell("pic_param has no effect: the picture info of a packet says which format its picture gets")
         param.type = self.attr.type
         with self.changed:
             self.param = param

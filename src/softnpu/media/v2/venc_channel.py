@@ -200,7 +200,7 @@ class EncodeChannel(Coder):
             self.last_bytes = unit.size
             self.released_pts = unit.pts
             if unit.failed:
-                self.tell(f"a picture could not be encoded: {unit.failed}")
+                self.complain(f"a picture could not be encoded: {unit.failed}")
         super().add_results(found)
 
     # ---- getting ----------------------------------------------------------------------------------------------------

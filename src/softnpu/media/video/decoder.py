@@ -85,7 +85,10 @@ class VideoDecoder:
             self._send_units(data, found)
         else:
             self._fail(
-                self._serial, "it is empty" if not data else "it is not Annex B: it does not begin with a start code"
+                self._serial,
+                "it is empty"
+                if not data
+                else "it is not Annex B: it does not begin with a start code (packets of MP4 and MKV files need the filter h264_mp4toannexb or hevc_mp4toannexb)",
             )
         self._give_up()
         return self._take()
