@@ -162,6 +162,12 @@ def _layout(value: int, width: int, height: int, width_stride: int, height_strid
     start = end = 0
     for index, spec in enumerate(form.planes):
         shape, stride = plane_shape(form, index, width, height), form.plane_stride(index, width_stride)
+        if stride < _row_bytes(shape, dtype.itemsize):
+            raise NpuError(
+                codes.INVALID_PARAM,
+                f"the width stride {width_stride} of the {word} has no room for the chroma of {width} columns ({form.name})",
+                "use an even width stride",
+            )
         steps = (stride, dtype.itemsize) if len(shape) == 2 else (stride, shape[2] * dtype.itemsize, dtype.itemsize)
         planes.append((shape, start, steps))
         end = start + stride * (shape[0] - 1) + _row_bytes(shape, dtype.itemsize)

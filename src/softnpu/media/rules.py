@@ -20,6 +20,7 @@ from softnpu.spec.tables.media_chips import CHIPS
 _WORDS = {"vpc": "VPC", "jpegd": "JPEGD", "jpege": "JPEGE", "pngd": "PNGD", "vdec": "VDEC", "venc": "VENC"}
 _REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"
 _WIDE = 4096
+_YUV440 = (1000, 1001)
 
 
 def family() -> str:
@@ -73,6 +74,7 @@ def check(
     interpolation: int | None = None,
     stream: tuple[int, int] | None = None,
     resize: bool = False,
+    version: int = 1,
 ) -> None:
     """Refuse (strict) or note what the chip does not take.
 
@@ -85,6 +87,29 @@ def check(
     )
     if broken:
         _tell(codes.INVALID_PARAM, broken)
+    if picture is not None and picture.address and strict():
+        check_memory(engine, role, picture.address, version)
+
+
+def check_memory(engine: str, role: str, address: int, version: int = 1, align: int = 0) -> None:
+    """In strict mode, refuse memory that the engine cannot reach, or an address that it cannot start at."""
+    if not strict():
+        return
+    allocation = process().memory.atlas.find(address)
+    word = {"in": "the input", "out": "the output"}[role]
+    if allocation is None or allocation.device is None:
+        _tell(codes.INVALID_PARAM, (f"{word} is host memory; use dvpp_malloc",))
+    elif allocation.kind == "device" and not _takes_device_memory(engine, role, version):
+        _tell(codes.INVALID_PARAM, (f"{word} is memory from acl.rt.malloc; {_WORDS[engine]} needs dvpp_malloc",))
+    unit = align or row(engine).get("address_align", 1)
+    if address % unit:
+        _tell(codes.INVALID_PARAM, (f"{word} starts at {address:#x}, no multiple of {unit}",))
+
+
+def _takes_device_memory(engine: str, role: str, version: int) -> bool:
+    if version == 2 and family() in ("310B", "910B", "A3"):
+        return True
+    return role == "in" and (engine == "vdec" or (engine == "venc" and family() == "310P"))
 
 
 def _corners(region: Region | None) -> tuple[int, int, int, int] | None:
@@ -111,9 +136,11 @@ def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: A
     if shape is not None:
         found += _picture(role, limits, shape, resize)
     if region is not None:
-        found += _region(limits, region)
+        found += _region(limits, region, shape)
     if paste is not None and paste[0] % limits.get("paste_left", 1):
         found.append(f"the paste region starts at column {paste[0]}, no multiple of {limits['paste_left']}")
+    if paste is not None and limits.get("crop_parity") and (paste[1] % 2 or paste[2] % 2 or paste[3] % 2):
+        found.append(f"the paste region {paste[2]}x{paste[3]} at row {paste[1]} must start even and end odd")
     if region is not None and target is not None and "scale" in limits:
         found += _scaling(limits["scale"], region[2:], target)
     if interpolation is not None and interpolation not in limits.get("interpolations", (interpolation,)):
@@ -131,13 +158,15 @@ def _picture(role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Ite
     form = pixel_format(value)
     allowed = limits.get("formats") or limits.get({"in": "input_formats", "out": "output_formats"}[role])
     if allowed is not None and value not in allowed:
-        yield f"{word} has the format {form.name} ({value})"
-    if ("w" in form.even and width % 2) or ("h" in form.even and height % 2):
+        yield f"{word} has the format {form.name} ({value}), not one of {allowed}"
+    if not limits.get("rounds_odd") and (("w" in form.even and width % 2) or ("h" in form.even and height % 2)):
         yield f"{word} is {width}x{height}, {form.name} wants even sides"
     size: list[int] = limits["resize"] if resize and "resize" in limits else _sizes(limits, role)
     if role == "in" and value in limits.get("input_large_formats", ()):
         size = [*size[:2], *limits["input_large"]]
     yield from _within(size, width, height, word)
+    if role == "in" and value in _YUV440 and width > _WIDE:
+        yield f"{word} is {width} wide; {form.name} may have {_WIDE}"
     wide = limits.get("wide_formats")
     if role == "in" and wide and max(width, height) > _WIDE and value not in wide:
         yield f"{word} is {width}x{height}; above {_WIDE} {form.name} is not taken"
@@ -170,12 +199,13 @@ def _within(size: list[int], width: int, height: int, word: str) -> Iterator[str
         yield f"{word} is {width}x{height}, outside {least_width}x{least_height} to {most_width}x{most_height}"
 
 
-def _region(limits: dict[str, Any], region: tuple[int, int, int, int]) -> Iterator[str]:
+def _region(limits: dict[str, Any], region: tuple[int, int, int, int], shape: Any) -> Iterator[str]:
     left, top, width, height = region
     least_width, least_height = limits.get("region", (1, 1))
     if width < least_width or height < least_height:
         yield f"the region is {width}x{height}, smaller than {least_width}x{least_height}"
-    if limits.get("crop_parity") and (left % 2 or top % 2 or width % 2 or height % 2):
+    whole = shape is not None and region == (0, 0, *shape[:2])
+    if limits.get("crop_parity") and not whole and (left % 2 or top % 2 or width % 2 or height % 2):
         yield f"the region {width}x{height} at ({left}, {top}) must start even and end odd"
 
 

@@ -25,7 +25,7 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def picture(width: int, height: int, width_stride: int, height_stride: int, form: int = NV12) -> Picture:
-    return Picture(0x1000, 1 << 30, width, height, width_stride, height_stride, form)
+    return Picture(0, 1 << 30, width, height, width_stride, height_stride, form)
 
 
 def refused(*args: Any, **facts: Any) -> str:
@@ -111,3 +111,32 @@ def test_lenient_mode_notes_it_once(chip: Any, monkeypatch: pytest.MonkeyPatch) 
     for _ in range(3):
         rules.check("vpc", "in", picture(100, 100, 100, 100))
     assert len(lines) == 1 and "would refuse this" in lines[0] and "100" in lines[0]
+
+
+def test_memory_that_an_engine_cannot_reach(chip: Any, runtime: None) -> None:
+    memory = process().memory
+    device = process().devices[0]
+    own, other, host = (
+        memory.allocate(device, 64, 0, "media", align=128),
+        memory.allocate(device, 64, 0),
+        memory.allocate_host(64),
+    )
+    chip("310P")
+    rules.check_memory("vpc", "in", own)
+    rules.check_memory("vdec", "in", other)
+    rules.check_memory("venc", "in", other)
+    for engine, address, version, word in (
+        ("vpc", other, 1, "acl.rt.malloc"),
+        ("vpc", other, 2, "acl.rt.malloc"),
+        ("jpegd", host, 1, "host memory"),
+        ("vdec", own + 8, 1, "multiple of 16"),
+    ):
+        with pytest.raises(NpuError, match=word):
+            rules.check_memory(engine, "in", address, version)
+    chip("910B")
+    rules.check_memory("vpc", "in", other, 2)
+    chip("910B", strict=False)
+    rules.check_memory("vpc", "in", host, 1)
+    memory.free(own, ("media",), "media")
+    memory.free(other, ("device",), "device")
+    memory.free(host, ("host",), "host")

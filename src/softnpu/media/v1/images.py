@@ -32,6 +32,7 @@ _SAMPLINGS = {"444": 0, "422": 1, "420": 2, "400": 3, "440": 4, "411": 5}
 _SAMPLING_UNKNOWN = 1000
 _PNG_FORMATS = frozenset({12, 13, 14, 15, 16, 17})
 _JPEGE_FORMATS = frozenset({0, 1, 2, 7, 8, 9, 10})
+_INPUT_ALIGN = 128  # of a file, in strict mode
 _MOST_BYTES = (1 << 32) - 1
 
 
@@ -112,7 +113,29 @@ def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
             f"JPEGD does not decode a {info.sampling} file to {form.name} ({form.value})",
             f"use one of the formats {allowed}, or 10000 (as the file is)",
         )
-    return _completed(given, form, info.shown, decode.output_strides(info, form, rules.family()))
+    strides = decode.output_strides(info, form, rules.family())
+    made = _completed(given, form, info.shown, strides)
+    fits = made.width_stride >= form.row_bytes(made.width) and made.height_stride >= made.height
+    if fits and form.size(made.width_stride, made.height_stride) <= made.size:
+        return made
+    return _with_chip_strides(made, form, strides, info)
+
+
+def _with_chip_strides(made: Picture, form: PixelFormat, strides: tuple[int, int], info: JpegInfo) -> Picture:
+    """The output whose strides do not go with the picture: the chip's, if the memory has room for those.
+
+    Programs take the size of a file from its header, which does not know that the picture is shown turned (EXIF); and some
+    calculate strides with another alignment than sizes.
+    """
+    if form.size(*strides) <= made.size:
+        return replace(made, width_stride=strides[0], height_stride=strides[1])
+    if info.shown != (info.width, info.height):
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the output is too small: the file is {info.width}x{info.height}, but is shown turned (EXIF orientation {info.orientation}) and becomes {made.width}x{made.height}",
+            f"allocate {form.size(*strides)} bytes, or what dvpp_jpeg_predict_dec_size says",
+        )
+    return made
 
 
 def _png_output(info: PngInfo, given: Picture) -> Picture:
@@ -161,6 +184,9 @@ def _decode(
     if given.format != UNKNOWN:
         pixel_format(given.format)
     memory.reach(given.address, max(given.size, 1), True)
+    rules.check_memory(engine, "in", address, align=_INPUT_ALIGN)
+    if given.width and given.height and given.format != UNKNOWN:  # what is known now is told now
+        rules.check(engine, "out", _told(given))
 
     def work() -> None:
         desc.ret_code = 1
@@ -274,6 +300,8 @@ def encode_jpeg(
     opened = channel.need("jpege", stream.context.device)
     picture, quality = desc.picture(), (config or JpegeConfig()).quality
     _check_jpege(picture)
+    if config is not None and config.level == 0 and rules.strict() and rules.family() != "310":
+        raise NpuError(codes.INVALID_PARAM, "the level is 0, which only Ascend310 takes", "use 1 to 100")
     memory = process().memory
     picture.pixels(memory, False, "input picture")
     memory.reach(cell, _CELL.size, True)

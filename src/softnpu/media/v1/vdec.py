@@ -10,7 +10,7 @@ from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
 from softnpu.base.recent import recent
 from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
-from softnpu.media import rules
+from softnpu.media import doors, rules
 from softnpu.media.csc import matrix
 from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
 from softnpu.media.picture import Picture, Pixels
@@ -104,6 +104,7 @@ class VdecChannel(VideoChannel):
     def __init__(self, desc: VdecChannelDesc, number: int) -> None:
         from softnpu.media.video.decoder import VideoDecoder
 
+        doors.cv2()  # writes the pictures: that it is missing is told now
         self._settings = replace(desc, callback=None, channel=None)
         self._csc = matrix(desc.csc)
         self._inside: set[Packet] = set()  # what the decoder has not given back
@@ -172,6 +173,7 @@ class VdecChannel(VideoChannel):
             code = self._result(one, packet)
         except Exception as error:
             self.complain(error)
+            packet.reason = str(error)
             code = PARAM_INVALID if isinstance(error, NpuError) else INTERNAL_ERROR
         self._give_back(packet, code)
 
@@ -212,11 +214,12 @@ class VdecChannel(VideoChannel):
             return refused
         value = packet.picture.format or self._settings.out_pic_format or NV12
         if value not in (rules.row("vdec")["formats"] if rules.strict() else OUTPUT_FORMATS):
-            self.complain(f"pictures of format {value} are not written")
+            packet.reason = f"pictures of format {value} are not written; use one of {OUTPUT_FORMATS}"
+            self.complain(packet.reason)
             return IMAGE_FORMAT
         packet.picture = self._placed(replace(packet.picture, format=value), one.pixels)
         rules.check("vdec", "out", packet.picture)
-        return self._write(one.pixels, packet.picture)
+        return self._write(one.pixels, packet.picture, packet)
 
     def _placed(self, picture: Picture, pixels: Pixels) -> Picture:
         """The output with the sides of the video and with strides where the program gave none."""
@@ -247,7 +250,7 @@ class VdecChannel(VideoChannel):
         found = units(head, self._decoder.codec)
         return bool(found) and is_known(found[0][0], self._decoder.codec)
 
-    def _write(self, pixels: Pixels, picture: Picture) -> int:
+    def _write(self, pixels: Pixels, picture: Picture, packet: Packet) -> int:
         from softnpu.media.video.deliver import deliver
 
         form = pixel_format(picture.format)
@@ -255,6 +258,7 @@ class VdecChannel(VideoChannel):
             out = picture.pixels(process().memory, True, "output picture")
         except NpuError as error:
             self.complain(error)
+            packet.reason = error.text
             short = form.size(picture.width_stride, picture.height_stride) > picture.size
             return OUTPUT_SIZE_INVALID if short else PARAM_INVALID
         deliver(pixels, out, self._csc)
@@ -313,4 +317,7 @@ def send(
         )
     if packet.picture is not None and packet.data:
         memory.reach(packet.picture.address, 1, True)
+        rules.check_memory("vdec", "in", given.data)
+        if packet.picture.width and packet.picture.width_stride and packet.picture.format:
+            rules.check("vdec", "out", packet.picture)  # what is known now is told now
     channel.send(packet, eos)

@@ -64,7 +64,7 @@ class JpegEngine(Engine):
             )
         picture = asked.decoded(form, (width, height), decode.output_strides(info, form, rules.family()))
         frame.trouble = "set_pic_buf_size_err"
-        rules.check("jpegd", "out", picture)
+        rules.check("jpegd", "out", picture, version=2)
         out = picture.pixels(self.channel.memory, True, "output picture")
         frame.trouble = ""
         decode.decode(packet.data, info, out)

@@ -94,7 +94,7 @@ class PngdChannel(Coder):
         data = self.memory.view(item.stream.addr, (item.stream.len,), _BYTE)
         info = png.parse(data)
         item.target = _resolved(item.target, info)
-        rules.check("pngd", "out", item.target)
+        rules.check("pngd", "out", item.target, version=2)
         png.decode(data, info, item.target.pixels(self.memory, True, "output"))
         return [item]
 

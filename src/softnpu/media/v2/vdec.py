@@ -84,7 +84,7 @@ class VideoEngine(Engine):
         asked = output(packet)
         size = asked.width or pixels.width, asked.height or pixels.height
         picture = asked.decoded(pixel_format(asked.format), size, (0, 0)).with_strides(*rules.row_alignment("vdec"))
-        rules.check("vdec", "out", picture, stream=(pixels.width, pixels.height))
+        rules.check("vdec", "out", picture, stream=(pixels.width, pixels.height), version=2)
         out = picture.pixels(self.channel.memory, True, "output picture")
         deliver(pixels, out, self.channel.csc)
         return picture

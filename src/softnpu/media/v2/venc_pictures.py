@@ -36,7 +36,7 @@ def describe(frame: Fields, engine: str) -> Picture:
             f"the picture has video_format {shown.video_format} and compress_mode {shown.compress_mode}",
             "encode linear pictures without compression (0 and 0)",
         )
-    rules.check(engine, "in", picture)
+    rules.check(engine, "in", picture, version=2)
     return picture
 
 

@@ -37,7 +37,7 @@ def pixels(described: Picture, role: str, function: str) -> Pixels:
     word = "source picture" if role == "in" else "destination picture"
     if described.address == 0:
         raise himpi_error("vpc", "NULL_PTR", f"the {word} has no memory (picture_address 0)", "use dvpp_malloc")
-    rules.check("vpc", role, described, resize=function == "vpc_resize")
+    rules.check("vpc", role, described, resize=function == "vpc_resize", version=2)
     return described.pixels(process().memory, role == "out", word)
 
 
