@@ -17,7 +17,14 @@ SOURCE = ROOT / "src"
 PAGES = sorted(
     path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
-WITH_PROGRAMS = ("README.md", "README.zh.md", "docs/quickstart.md", "docs/howto.md", "docs/howto_models.md", "docs/howto_media.md")
+WITH_PROGRAMS = (
+    "README.md",
+    "README.zh.md",
+    "docs/quickstart.md",
+    "docs/howto.md",
+    "docs/howto_models.md",
+    "docs/howto_media.md",
+)
 TIME_LIMIT_S = 60
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
