@@ -110,6 +110,7 @@ def constants() -> str:
     for row in load(SPEC / "errors.toml")["error"]:
         if row["name"] not in seen:
             lines.append(f"{row['name']} = {row['code']}")
+    lines += [f"{name} = {code:#x}" for name, code in generate_media.himpi_names().items()]
     return "\n".join([*lines, ""])
 
 

@@ -34,6 +34,17 @@ def himpi_table() -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def himpi_names() -> dict[str, int]:
+    """The return codes of acl.himpi by name: HI_ERR_VPC_ILLEGAL_PARAM …"""
+    modules = {"SYS": 2, "VDEC": 5, "VPC": 7, "VENC": 8, "PNGD": 64}
+    rows = load("errors.toml")["himpi_error"]
+    return {
+        f"HI_ERR_{name}_{row['name']}": 0xA0008000 | number << 16 | row["err"]
+        for name, number in modules.items()
+        for row in rows
+    }
+
+
 def chips_table() -> str:
     """What the media engines of each chip family accept."""
     lines = [MARK, "", "from typing import Any", "", "CHIPS: dict[str, dict[str, Any]] = {"]

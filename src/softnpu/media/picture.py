@@ -117,10 +117,8 @@ class Picture:
         """Its planes as arrays over the memory itself; raises unless the whole picture lies in memory of the program."""
         layout = _layout(self.format, self.width, self.height, self.width_stride, self.height_stride, word)
         self._check(layout, word)
-        if write:
-            memory.reach(self.address, layout.end, True)
-        base = memory.view(self.address, (layout.end,), _BYTE)
-        planes = [np.ndarray(shape, layout.dtype, base, start, steps) for shape, start, steps in layout.planes]
+        base, first = memory.window(self.address, layout.end, write)
+        planes = [np.ndarray(shape, layout.dtype, base, first + start, steps) for shape, start, steps in layout.planes]
         return Pixels(layout.form, planes, layout.width, layout.height)
 
     def _check(self, layout: _Layout, word: str) -> None:

@@ -30,7 +30,7 @@ _GRAVE_RECORDS = 1 << 16
 class Allocation:
     """A live or freed piece of memory. `size` is what was asked for, `end` includes the padding of the manual."""
 
-    __slots__ = ("address", "block", "device", "end", "kind", "live", "note", "origin", "size")
+    __slots__ = ("address", "block", "device", "end", "kind", "live", "note", "origin", "size", "window")
 
     def __init__(self, size: int, kind: str, device: Any, origin: str | None) -> None:
         self.address = 0
@@ -42,6 +42,7 @@ class Allocation:
         self.origin = origin
         self.block: Any = None
         self.note = ""
+        self.window: Any = None  # its bytes as an array, once somebody asked for them
 
     def describe(self) -> str:
         """The allocation in words: kind, size, place, and where it was made when that is known."""

@@ -460,6 +460,16 @@ class Memory:
         ours = self.reach(address, size, False) is not None or self.pins.room(address, True) is not None
         return numpy.asarray(_Interface(address, shape, dtype.str, not (ours or writable(address, size))))
 
+    def window(self, address: int, size: int, write: bool) -> tuple[Any, int]:
+        """Bytes as an array that holds them, and where in it they begin: quick for memory of ours that is used again and again."""
+        allocation = self.reach(address, size, write)
+        if allocation is None:
+            return self.view(address, (size,), _BYTES), 0
+        if allocation.window is None:
+            length = allocation.end - allocation.address
+            allocation.window = self.view(allocation.address, (length if not self.strict else allocation.size,), _BYTES)
+        return allocation.window, address - allocation.address
+
     def locate(self, address: int) -> tuple[int, int]:
         """aclrtMemLocationType of a pointer and the id of its device (host 0, device 1, unknown 2)."""
         if address == 0 or kind_of(address) is not None:
@@ -524,6 +534,16 @@ class Memory:
     def both_on_host(self, dst: int, src: int) -> bool:
         """Whether neither pointer is device memory."""
         return not (_on_device(self.atlas.find(dst)) or _on_device(self.atlas.find(src)))
+
+
+class _Bytes:
+    """What `view` needs to know of a type, without loading NumPy for it."""
+
+    itemsize = 1
+    str = "|u1"
+
+
+_BYTES = _Bytes()
 
 
 class _Interface:

@@ -82,6 +82,7 @@ class VideoChannel:
         self._second = context.device.backend.make_queue(f"softnpu-{self.word.lower()}-{number}")
         self._room = room
         self._change = threading.Condition()
+        self._wanted: list[Callable[[], bool]] = []  # what threads wait for
         self._queued = 0  # sent, and not worked on yet
         self._undelivered = 0  # callbacks that have not returned
         self._running = 0  # callbacks inside the program
@@ -118,7 +119,8 @@ class VideoChannel:
             self._running += running
             self._lost += lost
             self._steps += 1
-            self._change.notify_all()
+            if any(done() for done in self._wanted):  # waking threads for nothing costs the codec its turns
+                self._change.notify_all()
 
     @property
     def alive(self) -> bool:
@@ -190,7 +192,9 @@ class VideoChannel:
 
         self.note(queued=+1)
         try:
-            self._second.synchronize()
+            self._second.synchronize(
+                BUSY_SECONDS
+            )  # with a limit: without one the waiting thread would do the work itself
             self._second.submit(run)
         except NpuError:  # no thread to be had
             run()
@@ -224,13 +228,19 @@ class VideoChannel:
     def _wait(self, done: Callable[[], bool]) -> str:
         """Wait for `done()`; the answer says why that does not come, or nothing."""
         with self._change:
-            seen, since = self._steps, time.monotonic()
-            while not done():
-                self._change.wait(_LOOK_SECONDS)
-                if self._steps != seen:
-                    seen, since = self._steps, time.monotonic()
-                elif why := self._stuck(time.monotonic() - since):
-                    return why
+            if done():
+                return ""
+            self._wanted.append(done)
+            try:
+                seen, since = self._steps, time.monotonic()
+                while not done():
+                    self._change.wait(_LOOK_SECONDS)
+                    if self._steps != seen:
+                        seen, since = self._steps, time.monotonic()
+                    elif why := self._stuck(time.monotonic() - since):
+                        return why
+            finally:
+                self._wanted.remove(done)
         return ""
 
     def _stuck(self, seconds: float) -> str:
