@@ -1,0 +1,134 @@
+#include "alias.h"
+
+#include "allocator.h"
+#include "device.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace softnpu {
+
+namespace {
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes, c10::DataPtr data,
+                                                  c10::Allocator* allocator, bool resizable) {
+  if (data == nullptr && allocator != nullptr) {
+    return c10::make_intrusive<NpuStorage>(c10::StorageImpl::use_byte_size_t(), bytes, allocator->allocate(bytes.expect_int()),
+                                           allocator, resizable);
+  }
+  return c10::make_intrusive<NpuStorage>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator, resizable);
+}
+
+// A CPU storage over the memory of a device's storage; it owns nothing.
+c10::intrusive_ptr<c10::StorageImpl> borrow(c10::StorageImpl* storage) {
+  void* data = storage->mutable_data();
+  auto* own = dynamic_cast<NpuStorage*>(storage);
+  auto* spare = own == nullptr ? nullptr : own->spare.exchange(nullptr);
+  c10::DataPtr borrowed(data, c10::Device(c10::DeviceType::CPU));
+  if (spare == nullptr) {
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage->nbytes(), std::move(borrowed),
+                                                 c10::GetCPUAllocator(), true);
+  }
+  if (spare->data() != data || spare->nbytes() != storage->nbytes()) {
+    spare->set_data_ptr_noswap(std::move(borrowed));
+    spare->set_nbytes(storage->nbytes());
+  }
+  return c10::intrusive_ptr<c10::StorageImpl>::reclaim(spare);
+}
+
+void give_back(c10::StorageImpl* storage, c10::intrusive_ptr<c10::StorageImpl> alias) {
+  auto* own = dynamic_cast<NpuStorage*>(storage);
+  if (own == nullptr || alias.use_count() != 1) return;
+  c10::intrusive_ptr<c10::StorageImpl>::reclaim(own->spare.exchange(alias.release()));
+}
+
+void copy_geometry(const at::Tensor& from, at::TensorImpl* to) {
+  to->set_storage_offset(from.storage_offset());
+  to->set_sizes_and_strides(from.sizes(), from.strides());
+}
+
+at::Tensor make(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
+  auto made = at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  auto* impl = made.unsafeGetTensorImpl();
+  copy_geometry(like, impl);
+  if (like.is_conj()) impl->_set_conj(true);
+  if (like.is_neg()) impl->_set_neg(true);
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+  return made;
+}
+
+}  // namespace
+
+NpuStorage::~NpuStorage() { c10::intrusive_ptr<c10::StorageImpl>::reclaim(spare.exchange(nullptr)); }
+
+Aliases::~Aliases() {
+  pairs_.clear();
+  for (auto& one : storages_) give_back(one.npu.unsafeGetStorageImpl(), std::move(one.cpu));
+}
+
+const c10::intrusive_ptr<c10::StorageImpl>& Aliases::storage_of(const at::Tensor& tensor) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  for (const auto& one : storages_) {
+    if (one.npu.unsafeGetStorageImpl() == storage) return one.cpu;
+  }
+  storages_.push_back({tensor.storage(), borrow(storage)});
+  return storages_.back().cpu;
+}
+
+void register_storage() { c10::SetStorageImplCreate(kNpu, &make_storage); }
+
+at::Tensor Aliases::to_cpu(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.device().type() != kNpu) return tensor;
+  TORCH_CHECK(tensor.layout() == c10::kStrided, "sparse tensors are not supported on npu");
+  for (const auto& pair : pairs_) {
+    if (pair.npu.is_same(tensor)) return pair.cpu;
+  }
+  auto alias = make(c10::Storage(storage_of(tensor)), c10::DispatchKey::CPU, tensor);
+  device_ = tensor.device().index();
+  pairs_.push_back({tensor, alias});
+  return alias;
+}
+
+at::Tensor Aliases::to_npu(const at::Tensor& result, c10::Device device) {
+  if (!result.defined() || result.device().type() != c10::DeviceType::CPU) return result;
+  for (const auto& pair : pairs_) {
+    if (pair.cpu.is_same(result)) return pair.npu;
+  }
+  auto* storage = result.storage().unsafeGetStorageImpl();
+  for (const auto& one : storages_) {
+    if (one.cpu.get() == storage) return make(one.npu, c10::DispatchKey::PrivateUse1, result);
+  }
+  for (const auto& [before, after] : moved_) {
+    if (before == storage) return make(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(after)), c10::DispatchKey::PrivateUse1, result);
+  }
+  const auto bytes = storage->nbytes();
+  auto data = storage->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
+  data.unsafe_set_device(device);
+  auto made = c10::make_intrusive<NpuStorage>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), true);
+  moved_.emplace_back(storage, made.get());
+  return make(c10::Storage(std::move(made)), c10::DispatchKey::PrivateUse1, result);
+}
+
+void Aliases::write_back() {
+  for (auto& pair : pairs_) {
+    auto* npu = pair.npu.unsafeGetTensorImpl();
+    auto* npu_storage = pair.npu.storage().unsafeGetStorageImpl();
+    auto* cpu_storage = pair.cpu.storage().unsafeGetStorageImpl();
+    if (cpu_storage->nbytes() != npu_storage->nbytes() || cpu_storage->data() != npu_storage->data()) {
+      const auto bytes = cpu_storage->nbytes();
+      void* address = cpu_storage->mutable_data();
+      auto data = cpu_storage->set_data_ptr(c10::DataPtr(address, c10::Device(c10::DeviceType::CPU)));
+      data.unsafe_set_device(pair.npu.device());
+      npu_storage->set_data_ptr_noswap(std::move(data));
+      npu_storage->set_nbytes(bytes);
+    }
+    if (pair.npu.sizes() != pair.cpu.sizes() || pair.npu.strides() != pair.cpu.strides() ||
+        pair.npu.storage_offset() != pair.cpu.storage_offset()) {
+      copy_geometry(pair.cpu, npu);
+    }
+    if (pair.npu.is_conj() != pair.cpu.is_conj()) npu->_set_conj(pair.cpu.is_conj());
+    if (pair.npu.is_neg() != pair.cpu.is_neg()) npu->_set_neg(pair.cpu.is_neg());
+  }
+}
+
+}  // namespace softnpu

@@ -1,0 +1,177 @@
+// The operators that a device has to bring itself: making tensors, seeing them otherwise, copying them, and those that torch
+// does not send to the CPU's kernels by itself.
+#include "alias.h"
+#include "allocator.h"
+#include "device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/alias_native.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/resize_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+namespace softnpu {
+
+namespace {
+
+c10::Device device_or_current(std::optional<c10::Device> device) {
+  if (!device || device->index() < 0) return c10::Device(kNpu, current_device());
+  check_device(device->index());
+  return *device;
+}
+
+at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+  TORCH_CHECK(!layout || *layout == at::kStrided, "only strided tensors can be made on npu, not ", layout.value_or(at::kStrided));
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  c10::DeviceGuard guard(device_or_current(device));
+  return at::detail::empty_generic(size, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   c10::dtype_or_default(dtype), memory_format);
+}
+
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  TORCH_CHECK(!layout || *layout == at::kStrided, "only strided tensors can be made on npu, not ", layout.value_or(at::kStrided));
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  c10::DeviceGuard guard(device_or_current(device));
+  return at::detail::empty_strided_generic(size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           c10::dtype_or_default(dtype));
+}
+
+at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           offset ? std::optional<int64_t>(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
+}
+
+at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size)); }
+
+at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(self, dimension, size, step);
+}
+
+at::Tensor alias(const at::Tensor& self) { return at::native::alias(self); }
+
+const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
+  return at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), memory_format);
+}
+
+at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
+  const int64_t count = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return self.set_(std::move(source), 0, {count}, {});
+}
+
+at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto strides = C10_AS_INTARRAYREF_SLOW(stride);
+  at::native::checkSetStorage(self, std::move(source), offset.guard_int(__FILE__, __LINE__), sizes, strides);
+  self.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
+  at::native::resize_impl_cpu_(self.unsafeGetTensorImpl(), sizes, strides.empty() && !sizes.empty() ? at::OptionalIntArrayRef(std::nullopt) : at::OptionalIntArrayRef(strides), false);
+  return self;
+}
+
+at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) { return at::native::set_tensor_(self, source); }
+
+at::Tensor& set_nothing(at::Tensor& self) {
+  c10::Storage storage(c10::make_storage_impl(c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, self.device()), allocator(), true,
+                                              self.device()));
+  return self.set_(storage, 0, {0}, {});
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (self.is_same(source)) return self;
+  Aliases aliases;
+  auto target = aliases.to_cpu(self);
+  target.copy_(aliases.to_cpu(source), non_blocking);
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
+  Aliases aliases;
+  aliases.to_cpu(target).copy_(aliases.to_cpu(self), non_blocking);
+  return target;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
+  if (target.sizes() != self.sizes()) target.resize_(self.sizes());
+  return copy_from(self, target, false);
+}
+
+at::Scalar local_scalar(const at::Tensor& self) {
+  Aliases aliases;
+  return at::_local_scalar_dense(aliases.to_cpu(self));
+}
+
+at::Tensor efficient_zeros(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                           std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+}
+
+bool may_become(const at::Tensor& self, const at::Tensor& other) {
+  const auto dense = [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && (tensor.device().type() == kNpu || tensor.device().is_cpu());
+  };
+  return dense(self) && dense(other);
+}
+
+void record_stream(at::Tensor&, at::Stream) {}  // work is over when a call returns
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
+                       c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups) {
+  Aliases aliases;
+  CpuMemoryIsNpu memory(input.device().index());
+  auto on_cpu = bias && bias->defined() ? std::optional<at::Tensor>(aliases.to_cpu(*bias)) : std::nullopt;
+  auto result = at::convolution(aliases.to_cpu(input), aliases.to_cpu(weight), on_cpu, stride, padding, dilation, transposed, output_padding, groups);
+  return aliases.to_npu(result, input.device());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+                                                                    c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation,
+                                                                    bool transposed, c10::IntArrayRef output_padding, int64_t groups,
+                                                                    std::array<bool, 3> mask) {
+  Aliases aliases;
+  CpuMemoryIsNpu memory(input.device().index());
+  const std::vector<int64_t> bias{transposed ? weight.size(1) * groups : weight.size(0)};
+  auto [a, b, c] = at::convolution_backward(aliases.to_cpu(grad), aliases.to_cpu(input), aliases.to_cpu(weight), bias, stride, padding, dilation,
+                                            transposed, output_padding, groups, mask);
+  const auto device = input.device();
+  return {aliases.to_npu(a, device), aliases.to_npu(b, device), aliases.to_npu(c, device)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", empty);
+  m.impl("empty_strided", empty_strided);
+  m.impl("as_strided", as_strided);
+  m.impl("view", view);
+  m.impl("_reshape_alias", reshape_alias);
+  m.impl("unfold", unfold);
+  m.impl("alias", alias);
+  m.impl("resize_", resize_);
+  m.impl("set_.source_Storage", set_storage);
+  m.impl("set_.source_Storage_storage_offset", set_storage_offset);
+  m.impl("set_.source_Tensor", set_tensor);
+  m.impl("set_", set_nothing);
+  m.impl("copy_", copy_);
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_local_scalar_dense", local_scalar);
+  m.impl("_efficientzerotensor", efficient_zeros);
+  m.impl("_has_compatible_shallow_copy_type", may_become);
+  m.impl("record_stream", record_stream);
+  m.impl("convolution_overrideable", convolution);
+  m.impl("convolution_backward_overrideable", convolution_backward);
+}
+
+}  // namespace softnpu
