@@ -7,6 +7,7 @@ STAMP  := $(VENV)/.installed-dev
 LIGHT  := $(VENV)/.installed
 MEDIA  := $(VENV)/.installed-media
 OCR    := $(VENV)/.installed-ocr
+TORCH  := $(VENV)/.installed-torch
 
 .PHONY: help setup demo test test-all check bench docs clean
 help:
@@ -35,7 +36,14 @@ $(STAMP): pyproject.toml Makefile | $(PY)
 	@scripts/system_packages.sh node:nodejs ffprobe:ffmpeg libturbojpeg.so.0:libturbojpeg0
 	@touch $@ $(LIGHT) $(MEDIA)
 
-setup: $(STAMP)
+# torch first, by this exact version, then what is built against it; the other order would bring a build with CUDA.
+$(TORCH): $(wildcard native/torch/csrc/*) native/torch/setup.py native/torch/pyproject.toml | $(STAMP)
+	@scripts/system_packages.sh g++:g++
+	$(PY) -m pip install -q --disable-pip-version-check torch==2.13.0 setuptools ninja
+	$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e native/torch
+	@touch $@
+
+setup: $(STAMP) $(TORCH)
 
 $(MEDIA): pyproject.toml | $(PY)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[media]"
@@ -57,13 +65,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 	$(PY) scripts/generate.py --check
 
-test: check
+test: check $(TORCH)
 	$(PY) -m pytest -m "not slow"
 
-test-all: check
+test-all: check $(TORCH)
 	$(PY) -m pytest
 
-bench: $(STAMP)
+bench: $(STAMP) $(TORCH)
 	$(PY) benchmarks/run.py
 
 docs: $(STAMP)

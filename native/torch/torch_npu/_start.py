@@ -10,14 +10,16 @@ from softnpu.base.errors import NpuError
 from softnpu.runtime.process import process
 from torch_npu import _C
 
-_KINDS = ("device",)
+_KINDS = ("torch",)
 
 
 def _allocate(device: int, size: int) -> int:
     """The address of new device memory, 0 when there is none left."""
     owner = process()
+    if not owner.lasting:
+        owner.publish()
     try:
-        return owner.memory.allocate(owner.devices[device], size, 0)
+        return owner.memory.allocate(owner.devices[device], size, 0, "torch")
     except NpuError:
         return 0
 

@@ -29,8 +29,9 @@ _POLICY_FLAGS = 0x100 | 0x1000 | 0x100000
 _FILL_LIMIT = 64 << 20
 _DIRTY = 0xCD
 _SMALL = 1 << 20
-COUNTED_KINDS = frozenset({"device", "media"})  # addresses without own memory do not count as used
-DEVICE_KINDS = frozenset({"device", "media", "virtual", "imported"})
+COUNTED_KINDS = frozenset({"device", "media", "torch"})  # addresses without own memory do not count as used
+DEVICE_KINDS = frozenset({"device", "media", "torch", "virtual", "imported"})
+LASTING_KINDS = frozenset({"torch"})  # held by another face: acl.finalize and acl.rt.reset_device leave them alone
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT_KIND, HOST_TO_BUFFER = range(6)
 _DIRECTIONS = {
     HOST_TO_HOST: (0, 0),
@@ -242,7 +243,7 @@ class Memory:
         """Free everything of a device (or, with None, of the host side); returns how many allocations there were."""
         count = 0
         for allocation in self.live_allocations():
-            if allocation.device is device:
+            if allocation.device is device and allocation.kind not in LASTING_KINDS:
                 allocation.note = note
                 count += self.release(allocation)
         if device is None:

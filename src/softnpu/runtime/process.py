@@ -24,7 +24,7 @@ from softnpu.runtime.context import Context, no_context
 from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
-from softnpu.runtime.memory import Memory
+from softnpu.runtime.memory import LASTING_KINDS, Memory
 from softnpu.runtime.queue import Queue
 from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream
@@ -54,6 +54,7 @@ class Process:
         self.local = threading.local()
         self.lock = threading.RLock()
         self.references = 0
+        self.lasting = False  # another face holds memory that acl.finalize leaves alone
         self.was_started = False
         self.config = InitConfig()
         self.exception_callback: Callable[[ExceptionInfo], None] | None = None
@@ -118,7 +119,7 @@ class Process:
             self._load_devices()
             if wanted.default_device is not None:
                 self._check_default_device(wanted.default_device)
-            self.board = Board.open(config.runtime_dir(), self.settings.visible)
+            self._show(True)
             self.config = wanted
             recent.per_process = wanted.err_msg_per_process
             self.references = 1
@@ -131,6 +132,20 @@ class Process:
             "ASCENDCL",
             "init",
         )
+
+    def publish(self) -> None:
+        """Another face uses the devices: other processes shall see that, with or without acl.init."""
+        with self.lock:
+            self.lasting = True
+            if not self.references:
+                self._show(True)
+
+    def _show(self, publicly: bool) -> None:
+        """Put up a new board, and on it what the devices hold."""
+        self.board.close()
+        self.board = Board.open(config.runtime_dir(), self.settings.visible) if publicly else _private_board()
+        for device in self.devices:
+            device.account(0)
 
     def _check_default_device(self, index: int) -> None:
         try:
@@ -175,7 +190,8 @@ class Process:
         """What the program never gave back, on one device or at all: a line for each allocation and kind of handle."""
         if "leaks" not in self.settings.checks:
             return []
-        found = [one for one in self.memory.live_allocations() if device is None or one.device is device]
+        live = [one for one in self.memory.live_allocations() if one.kind not in LASTING_KINDS]
+        found = [one for one in live if device is None or one.device is device]
         kinds: dict[str, int] = {}
         for _, kind, obj in self.handles.live():
             default = getattr(obj, "default", False) or getattr(obj, "is_default", False)
@@ -224,8 +240,7 @@ class Process:
         self.extra.clear()
         self.sweepers.clear()
         self.leak_reporters.clear()
-        self.board.close()
-        self.board = _private_board()
+        self._show(self.lasting)
 
     def _abandon(self) -> None:
         """Leave everything behind that a sweep could not put in order; old addresses stay mapped."""
@@ -236,8 +251,7 @@ class Process:
         self.extra.clear()
         self._arenas.clear()
         self._known_devices.clear()
-        self.board.close()
-        self.board = _private_board()
+        self._show(self.lasting)
         self._load_devices()
 
     def need_start(self) -> None:
