@@ -18,8 +18,8 @@ def _channel(chn: int) -> DecodeChannel:
 
 
 def vdec_create_chn(chn: int, attr: dict[str, Any]) -> None:
-    wanted = structs.CHN_ATTR.read(attr)
-    need_system("vdec").vdec.open(chn, lambda: DecodeChannel(chn, wanted))
+    wanted, registry = structs.CHN_ATTR.read(attr), need_system("vdec").vdec
+    registry.open(chn, lambda: DecodeChannel(chn, wanted, registry.channels()))
 
 
 def vdec_destroy_chn(chn: int) -> None:

@@ -119,7 +119,7 @@ def vpc_batch_crop_resize_make_border(
     structs.same_count(pic_num, src, "pictures")
     sources, items = structs.read_all(PIC, src), structs.read_all(structs.BORDER_ITEM, regions)
     channel = _channel(chn, "vpc_batch_crop_resize_make_border")
-    return vpc_calls.batch(channel, sources, items, counts, vpc_calls.vpc_crop_resize_make_border, ms)
+    return vpc_calls.batch(channel, sources, items, counts, vpc_calls.vpc_batch_crop_resize_make_border, ms)
 
 
 def _convert(function: str, chn: int, src: Dict, dst: Dict, ms: int, alpha: int = 255) -> int:

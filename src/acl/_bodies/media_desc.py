@@ -47,7 +47,7 @@ for _kind, _fields in _FIELDS.items():
         if _kind != "roi_config":  # the manual has no way to read it
             globals()[f"dvpp_get_{_kind}_{_field}"] = _getter(_field)
 
-for _kind in ("stream_desc", "roi_config", "resize_config", "border_config", "jpege_config"):
+for _kind in ("roi_config", "resize_config", "border_config", "jpege_config"):
     globals()[f"dvpp_destroy_{_kind}"] = _destroyer(_kind)
 
 
@@ -62,6 +62,11 @@ def dvpp_destroy_pic_desc(desc: int) -> None:
 
 def dvpp_create_stream_desc() -> int:
     return process().handles.add("stream_desc", StreamDesc())
+
+
+@raw
+def dvpp_destroy_stream_desc(desc: int) -> None:
+    descs.destroy_stream(desc)
 
 
 def dvpp_create_batch_pic_desc(batch_size: int) -> int:

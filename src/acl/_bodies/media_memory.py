@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acl._bodies.memory import _check_config
+from softnpu.media.v1.lent import check_own
 from softnpu.runtime.process import process
 
 _ALIGN = 128
@@ -23,4 +24,5 @@ def dvpp_malloc_with_cfg(size: int, policy: int, cfg: dict[str, Any]) -> int:
 def dvpp_free(ptr: int) -> None:
     owner = process()
     owner.need_start()
+    check_own(ptr)
     owner.memory.free(ptr, ("media",), "media")

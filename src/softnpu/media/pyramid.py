@@ -20,7 +20,7 @@ _MAX_SIDE = 2048
 _LEAST = (20, 12)  # of the source of one level; each level more doubles it
 _AROUND = 2
 _BINOMIAL = np.outer([1, 4, 6, 4, 1], [1, 4, 6, 4, 1])
-_BINOMIAL_DIVISOR = 256
+BINOMIAL_DIVISOR = 256
 
 
 def limits(width: int, height: int, levels: int, divisor: int) -> None:
@@ -66,17 +66,16 @@ def pyrdown(
     src: Pixels,
     outs: Sequence[Pixels],
     kernel: Array | None = None,
-    divisor: int = _BINOMIAL_DIVISOR,
+    divisor: int = BINOMIAL_DIVISOR,
     border: int = 1,
     value: Sequence[float] = BLACK,
 ) -> None:
     """Write the levels of a YUV400 picture: the sum below the kernel divided by `divisor`, rounded to the nearest, at every second place.
 
     The picture is continued by two pixels: border 0 constant, 1 replicate, 2 reflect. Without a kernel the weights are
-    1-4-6-4-1 times itself; their divisor is 256, and the given one does not matter.
+    1-4-6-4-1 times itself; a divisor of 256 keeps the brightness.
     """
     _check_pictures(src, outs)
-    divisor = _BINOMIAL_DIVISOR if kernel is None else divisor
     limits(src.width, src.height, len(outs), divisor)
     finite("border value", *value)
     weights, code = _weights(kernel, divisor), border_code(border, REFLECT)

@@ -7,11 +7,12 @@ run here and would fail on the board.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
+from softnpu.base.units import align_up
 from softnpu.media.formats import is_known, pixel_format
 from softnpu.media.picture import Picture, Region
 from softnpu.runtime.process import process
@@ -19,7 +20,8 @@ from softnpu.spec.tables.media_chips import CHIPS
 
 _WORDS = {"vpc": "VPC", "jpegd": "JPEGD", "jpege": "JPEGE", "pngd": "PNGD", "vdec": "VDEC", "venc": "VENC"}
 _REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"
-_WIDE = 4096
+WIDE = 4096
+_REFLECTED = (2, 3)
 _YUV440 = (1000, 1001)
 
 
@@ -46,7 +48,7 @@ def row_alignment(engine: str) -> tuple[int, int]:
 
 
 def channel_ids(kind: str) -> int:
-    """How many channel ids there are: kinds `vpc`, `vdec`, `venc`, `pngd` of acl.himpi, `vdec_v1` of acl.media."""
+    """How many channels there are: ids of `vpc`, `vdec`, `venc`, `pngd` of acl.himpi and `vdec_v1` of acl.media, `video` of those of `vdec` that decode video."""
     return int(CHIPS[family()]["ids"].get(kind, 128))
 
 
@@ -61,6 +63,47 @@ def supports_function(name: str) -> None:
     """The same for a single function."""
     if name in CHIPS[family()]["missing"]:
         _tell(codes.API_NOT_SUPPORT, (f"it does not support {name}",))
+
+
+def insist(holds: bool, text: str, code: int = codes.INVALID_PARAM) -> None:
+    """Refuse (strict) or note what the chip does not take, unless `holds`."""
+    if not holds:
+        _tell(code, (text,))
+
+
+def check_size(engine: str, width: int, height: int, word: str) -> None:
+    """The sides that an engine takes, where there is no picture yet."""
+    for text in _within(_sizes(row(engine), "in"), width, height, word):
+        insist(False, text)
+
+
+def check_codec(engine: str, codec: str, width: int, height: int) -> None:
+    """What holds for one codec only (`h264`, `hevc`): the sizes of its video, and its pixels."""
+    limits = row(engine)
+    for text in _within(limits.get(f"{codec}_size", (0, 0, width, height)), width, height, f"the {codec} video"):
+        insist(False, text)
+    most = limits.get(f"{codec}_area", width * height)
+    insist(width * height <= most, f"the {codec} video is {width}x{height}, more than {most} pixels")
+
+
+def check_border(kind: int, *sides: int) -> None:
+    """A frame around a picture: its kind (0 constant, 1 replicate, 2 reflect, 3 reflect-101, 4 wrap), and how wide its sides are."""
+    limits = row("vpc")
+    kinds, most = limits.get("borders", (kind,)), limits.get("reflected", max(sides))
+    insist(kind in kinds, f"border type {kind} is not among {kinds}")
+    if kind in _REFLECTED:
+        insist(max(sides) <= most, f"a reflected border of {max(sides)} pixels is wider than {most}")
+
+
+def check_wide_resize(size: tuple[int, int], target: tuple[int, int]) -> None:
+    """What a chip that scales pictures wider than `WIDE` asks of them."""
+    limits = row("vpc")
+    beyond, width, height = limits.get("resize_wide_output", (target[0], 0, 0))
+    fits = target[0] <= beyond or (size[0] >= width and size[1] >= height)
+    insist(fits, f"an output wider than {beyond} wants an input of {width}x{height} or more, it is {size[0]}x{size[1]}")
+    beyond, height = limits.get("resize_wide_input", (size[0], 0))
+    fits = size[0] <= beyond or size[1] >= height
+    insist(fits, f"an input wider than {beyond} must be {height} rows high or more, it is {size[0]}x{size[1]}")
 
 
 def check(
@@ -83,7 +126,7 @@ def check(
     """
     shape = None if picture is None else (picture.width, picture.height, picture.width_stride, picture.height_stride, picture.format)  # fmt: skip
     broken = _broken(
-        engine, role, family(), shape, _corners(region), _corners(paste), target, interpolation, stream, resize
+        engine, role, family(), shape, _corners(region), _corners(paste), target, interpolation, stream, resize, version
     )
     if broken:
         _tell(codes.INVALID_PARAM, broken)
@@ -130,7 +173,7 @@ def _note(name: str, broken: tuple[str, ...]) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: Any, target: Any, interpolation: Any, stream: Any, resize: bool) -> tuple[str, ...]:  # fmt: skip
+def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: Any, target: Any, interpolation: Any, stream: Any, resize: bool, version: int) -> tuple[str, ...]:  # fmt: skip
     limits = row(engine, chip)
     found: list[str] = []
     if shape is not None:
@@ -142,7 +185,7 @@ def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: A
     if paste is not None and limits.get("crop_parity") and (paste[1] % 2 or paste[2] % 2 or paste[3] % 2):
         found.append(f"the paste region {paste[2]}x{paste[3]} at row {paste[1]} must start even and end odd")
     if region is not None and target is not None and "scale" in limits:
-        found += _scaling(limits["scale"], region[2:], target)
+        found += _scaling(limits["scale_v1" if version == 1 and "scale_v1" in limits else "scale"], region[2:], target)
     if interpolation is not None and interpolation not in limits.get("interpolations", (interpolation,)):
         found.append(f"interpolation {interpolation} is not among {limits['interpolations']}")
     if stream is not None:
@@ -165,12 +208,15 @@ def _picture(role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Ite
     if role == "in" and value in limits.get("input_large_formats", ()):
         size = [*size[:2], *limits["input_large"]]
     yield from _within(size, width, height, word)
-    if role == "in" and value in _YUV440 and width > _WIDE:
-        yield f"{word} is {width} wide; {form.name} may have {_WIDE}"
+    if role == "in" and value in _YUV440 and width > WIDE:
+        yield f"{word} is {width} wide; {form.name} may have {WIDE}"
     wide = limits.get("wide_formats")
-    if role == "in" and wide and max(width, height) > _WIDE and value not in wide:
-        yield f"{word} is {width}x{height}; above {_WIDE} {form.name} is not taken"
+    if role == "in" and wide and max(width, height) > WIDE and value not in wide:
+        yield f"{word} is {width}x{height}; above {WIDE} {form.name} is not taken"
     yield from _strides(limits, form, word, width_stride, height_stride)
+    unit, least = limits.get("height_or", (1, 0))
+    if unit > 1 and height_stride not in (0, height, max(least, align_up(height, unit))):
+        yield f"the height stride {height_stride} of {word} is neither its height {height} nor that aligned to {unit} (at least {least})"
 
 
 def _sizes(limits: dict[str, Any], role: str) -> list[int]:
@@ -193,7 +239,7 @@ def _strides(limits: dict[str, Any], form: Any, word: str, width_stride: int, he
         yield f"the height stride {height_stride} of {word} is outside {low} to {high}"
 
 
-def _within(size: list[int], width: int, height: int, word: str) -> Iterator[str]:
+def _within(size: Sequence[int], width: int, height: int, word: str) -> Iterator[str]:
     least_width, least_height, most_width, most_height = size
     if not (least_width <= width <= most_width and least_height <= height <= most_height):
         yield f"{word} is {width}x{height}, outside {least_width}x{least_height} to {most_width}x{most_height}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.media import rules
 from softnpu.media._planes import Array, pairs, scratch
 from softnpu.media._values import cast
 from softnpu.media.checks import CONSTANT, REFLECT, REFLECT_101, REPLICATE, WRAP
@@ -34,12 +35,15 @@ def transfer(src: Pixels, out: Pixels, interpolation: str = "bilinear", csc: Csc
     csc = csc or matrix(DEFAULT)
     if (src.width, src.height) == (out.width, out.height):
         convert(src, out.format, csc, out)
-    elif src.format is out.format:
+        return
+    if src.format is out.format:
         resize(src, out, interpolation)
     else:
         middle = _middle(_middle_format(src.format, out.format), src.width, src.height)
         convert(src, middle.format, csc, middle)
         resize(middle, out, interpolation)
+    if "a" in out.format.channels and "a" in src.format.channels and rules.row("vpc").get("clears_alpha"):
+        out.planes[0][..., out.format.channels.index("a")] = 0  # the chip does not carry alpha through its scaler
 
 
 def _middle_format(source: PixelFormat, target: PixelFormat) -> PixelFormat:

@@ -49,6 +49,11 @@ def _check_invertible(matrix: Array) -> None:
         )
 
 
+def _check_triangle(points: Array) -> None:
+    """Raise when three points lie on one line."""
+    _check_invertible(np.column_stack([points.astype(np.float64), np.ones(3)]))
+
+
 def _square(matrix: Array) -> Array:
     """A 2x3 or 3x3 matrix as 3x3, checked."""
     array = np.asarray(matrix, np.float64)
@@ -63,7 +68,7 @@ def _square(matrix: Array) -> Array:
 def affine_transform(src_points: Sequence[Point], dst_points: Sequence[Point]) -> Array:
     """The 2x3 matrix that maps three source points to three output points."""
     source, target = _points(src_points, 3, "source"), _points(dst_points, 3, "output")
-    _check_invertible(np.column_stack([source.astype(np.float64), np.ones(3)]))
+    _check_triangle(source)
     with guarded():
         return np.asarray(cv2().getAffineTransform(source, target))
 
@@ -145,6 +150,9 @@ def affine_lut(src_points: Sequence[Point], dst_points: Sequence[Point], out_w: 
 def perspective_lut(src_points: Sequence[Point], dst_points: Sequence[Point], out_w: int, out_h: int) -> Array:
     """The table of the perspective that four pairs of points give."""
     source, target = _points(src_points, 4, "source"), _points(dst_points, 4, "output")
+    for points in (source, target):
+        for left_out in range(4):
+            _check_triangle(np.delete(points, left_out, axis=0))
     with guarded():
         matrix = np.asarray(cv2().getPerspectiveTransform(source, target))
     return _matrix_lut(matrix, out_w, out_h)

@@ -92,7 +92,6 @@ class AclVenc:
             ACL_VENC_RC_MODE_UINT32: 2,
             ACL_VENC_SRC_RATE_UINT32: 25,
             ACL_VENC_MAX_BITRATE_UINT32: 1000,
-            ACL_VENC_MAX_IP_PROP_UINT32: 70,
         }
         for number, value in values.items():
             check_ret(f"set {number}", acl.media.venc_set_channel_desc_param(self.venc_channel_desc, number, value))

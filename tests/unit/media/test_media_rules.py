@@ -84,8 +84,27 @@ def test_regions_and_scaling(chip: Any) -> None:
     assert "from 64 to 2048" in refused("vpc", "in", whole, region=Region(0, 0, 64, 64), target=(2048, 64))
     assert "column 8" in refused("vpc", "out", whole, paste=Region(8, 0, 64, 64))
     chip("910B")
-    rules.check("vpc", "in", whole, region=Region(1, 3, 101, 99), target=(2048, 64))
+    rules.check("vpc", "in", whole, region=Region(1, 3, 101, 99), target=(2048, 64), version=2)
+    assert "1/32 to 16" in refused("vpc", "in", whole, region=Region(1, 3, 101, 99), target=(2048, 64))
     rules.check("vpc", "out", whole, paste=Region(8, 0, 64, 64))
+
+
+def test_what_is_insisted_on(chip: Any) -> None:
+    chip("310P")
+    rules.insist(True, "never said")
+    with pytest.raises(NpuError, match="refuses this: too blue") as caught:
+        rules.insist(False, "too blue", 200001)
+    assert caught.value.code == 200001
+
+
+@pytest.mark.parametrize("family", CHIPS)
+@pytest.mark.parametrize(("rows", "fits"), [(100, True), (112, True), (101, False), (128, False)])
+def test_rows_of_a_picture_for_jpege(chip: Any, family: str, rows: int, fits: bool) -> None:
+    chip(family)
+    if fits:
+        rules.check("jpege", "in", picture(128, 100, 128, rows))
+    else:
+        assert "neither its height 100" in refused("jpege", "in", picture(128, 100, 128, rows))
 
 
 def test_engines_and_functions(chip: Any) -> None:

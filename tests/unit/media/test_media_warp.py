@@ -225,6 +225,8 @@ def test_refusals() -> None:
         lambda: warp.affine_transform(SOURCE, [(0, 0), (1, nan), (2, 2)]),
         lambda: warp.affine_lut(SOURCE, [(0, 0), (1, 1), (2, 2)], 5, 5),
         lambda: warp.perspective_lut(CORNERS, [(0, 0), (1, 1), (2, 2), (3, 3)], 5, 5),
+        lambda: warp.perspective_lut(CORNERS, [(0, 0), (1, 1), (2, 2), (9, 4)], 5, 5),
+        lambda: warp.perspective_lut([(0, 0), (9, 4), (10, 10), (30, 30)], QUAD, 5, 5),
         lambda: warp.perspective_lut(CORNERS, QUAD, 0, 5),
         lambda: warp.perspective_lut(SOURCE, TARGET, 5, 5),
         lambda: warp.rotation_matrix((1, 2), nan, 1),

@@ -37,7 +37,7 @@ class PicDesc:
 
 @dataclass
 class StreamDesc:
-    """A packet of coded data."""
+    """A packet of coded data. `lent`: the system's, shown to a callback of VENC."""
 
     data: int = 0
     size: int = 0
@@ -45,6 +45,7 @@ class StreamDesc:
     timestamp: int = 0
     ret_code: int = 0
     eos: int = 0
+    lent: bool = False
 
 
 @dataclass
@@ -101,6 +102,18 @@ def destroy_picture(handle: int) -> None:
             "destroy the batch with dvpp_destroy_batch_pic_desc; its descriptions go with it",
         )
     handles.remove("pic_desc", handle)
+
+
+def destroy_stream(handle: int) -> None:
+    """Release a packet description of the program's own."""
+    handles = process().handles
+    if handles.get("stream_desc", handle).lent:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"the packet description {handle:#x} came with a callback of VENC and belongs to the system",
+            "do not destroy it: it goes when the callback returns",
+        )
+    handles.remove("stream_desc", handle)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
-from softnpu.media.formats import UNKNOWN, PixelFormat, pixel_format
+from softnpu.media.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
 from softnpu.media.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
@@ -107,6 +107,8 @@ def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
 
     form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
     allowed = decode.CHIP_FORMATS.get(info.sampling, ())
+    if not rules.row("jpegd").get("yuv400"):
+        allowed = tuple(value for value in allowed if value != YUV_400)
     if rules.strict() and form.value not in allowed:
         raise NpuError(
             codes.INVALID_PARAM,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import csc as matrices
 from softnpu.media import rules, vpc
-from softnpu.media.formats import YUV_400, pixel_format
+from softnpu.media.formats import NV12, NV21, YUV_400, pixel_format
 from softnpu.media.picture import Picture, Pixels, Region
 from softnpu.media.scale import INTERPOLATIONS
 from softnpu.media.v1.channel import ChannelDesc, submit
@@ -23,6 +23,7 @@ from softnpu.runtime.memory import COUNTED_KINDS
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
+_HIGH_ORDER = 5
 _OLD_CHIPS = frozenset({"310", "910"})
 _LIKE_OPENCV = frozenset({"310B", "910B", "A3"})  # whose TensorFlow kinds are the plain ones
 
@@ -75,6 +76,10 @@ class Move:
             paste=None if self.border else self.paste,
             resize=self.crop is None and self.paste is None,
         )
+        if interpolation == _HIGH_ORDER:
+            takes = source.format.space == "yuv" and target.format.value in (NV12, NV21)
+            text = f"interpolation {_HIGH_ORDER} makes NV12 or NV21 of YUV, not {target.format.name} of {source.format.name}"
+            rules.insist(takes, text)
         return vpc.cost(_cut(source, self.crop), _cut(target, self.paste))
 
     def run(self, interpolation: str, csc: int) -> None:
@@ -206,6 +211,7 @@ def make_border(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc
             f"the border leaves {inner.width}x{inner.height} of the output, the input is {source.width}x{source.height}",
             "the output is as wide and high as the input and its borders together",
         )
+    rules.check_border(border.border_type, border.top, border.bottom, border.left, border.right)
     one = Move(source.picture(), target.picture(), target, border=border.copy())
     move(channel, stream, name, [one], None)
 

@@ -231,6 +231,7 @@ class VdecChannel(VideoChannel):
         """The ret_code of a video that the chip does not decode, 0 for others."""
         try:
             rules.check("vdec", "out", stream=(pixels.width, pixels.height))
+            rules.check_codec("vdec", self._decoder.codec, pixels.width, pixels.height)
         except NpuError as error:
             self.complain(error)
             return VIDEO_SIZE
@@ -286,6 +287,12 @@ def create_channel(desc: VdecChannelDesc) -> None:
     desc.create(rules.channel_ids("vdec_v1"), desc.channel_id, lambda number: VdecChannel(desc, number))
 
 
+def _check_sides(picture: Picture) -> None:
+    given = picture.width, picture.height, picture.width_stride, picture.height_stride
+    text = f"width, height and strides of the output are {given}; all must be set, or none"
+    rules.insist(all(given) or not any(given), text)
+
+
 def send(
     desc: VdecChannelDesc,
     stream: tuple[int, StreamDesc],
@@ -318,6 +325,7 @@ def send(
     if packet.picture is not None and packet.data:
         memory.reach(packet.picture.address, 1, True)
         rules.check_memory("vdec", "in", given.data)
+        _check_sides(packet.picture)
         if packet.picture.width and packet.picture.width_stride and packet.picture.format:
             rules.check("vdec", "out", packet.picture)  # what is known now is told now
     channel.send(packet, eos)

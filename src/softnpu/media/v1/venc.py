@@ -14,6 +14,7 @@ from softnpu.media import rules
 from softnpu.media.formats import NV12, NV21
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
+from softnpu.media.v1.lent import lent
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
@@ -78,6 +79,9 @@ class VencChannelDesc(VideoChannelDesc["VencChannel"]):
             number = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
             raise Raise(TypeError("acl.media.venc_set_channel_desc_param args parse failed")) from None
+        if name == "max_ip_prop" and number:
+            takes = rules.row("venc").get("ip_prop", True)
+            rules.insist(takes, "it does not support MAX_IP_PROP", codes.API_NOT_SUPPORT)
         self.put(name, number & ((1 << bits) - 1))
 
     def param(self, kind: int) -> Any:
@@ -187,7 +191,7 @@ class VencChannel(VideoChannel):
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def _answer(self, frame: Frame, data: bytes, code: int) -> None:
-        desc = StreamDesc(size=len(data), format=self._desc.entype, ret_code=code)
+        desc = StreamDesc(size=len(data), format=self._desc.entype, ret_code=code, lent=True)
 
         def call() -> None:
             handles = process().handles
@@ -216,10 +220,11 @@ class VencChannel(VideoChannel):
             except NpuError as error:  # no memory: the picture is lost, its callback is not
                 self.complain(error)
                 desc.data, desc.size, desc.ret_code = 0, 0, _FAILED
-            call()
+            with lent(allocation):
+                call()
         finally:
             if allocation is not None:
-                memory.release(allocation)  # the object, since the program may have freed the address and got it again
+                memory.release(allocation)  # the object: a device that was reset meanwhile may have the address again
             if own:
                 self._own_buffer.release()
 
@@ -251,7 +256,11 @@ def _settings(desc: VencChannelDesc) -> EncoderSettings:
     rules.check(
         "venc", "in", Picture(0, 0, desc.pic_width, desc.pic_height, row, desc.pic_height, desc.pic_format or NV12)
     )
+    rules.check_codec("venc", _PROFILES[desc.entype][0], desc.pic_width, desc.pic_height)
     limits = rules.row("venc")
+    least, most = limits.get("buffer", (desc.buf_size, desc.buf_size))
+    fits = not desc.buf_size or least <= desc.buf_size <= most
+    rules.insist(fits, f"buf_size is {desc.buf_size}, it may be {least} to {most}, or 0 for the default")
     rate = _within("src_rate", desc.src_rate or _FRAME_RATE, limits["frame_rate"])
     return EncoderSettings(
         gop=desc.key_frame_interval or rate,

@@ -65,6 +65,10 @@ class Epoll:
         """(events, data) of the descriptors that are ready, at most so many; other threads run meanwhile."""
         if most < 1:
             raise himpi_error("sys", "ILLEGAL_PARAM", f"room for {most} events is given", "ask for at least 1")
+        if timeout_ms < -1:
+            raise himpi_error(
+                "sys", "ILLEGAL_PARAM", f"the time limit is {timeout_ms} ms", "-1 waits for ever, 0 does not wait"
+            )
         with self._lock:
             if self._closed:
                 raise unknown(self.fd)

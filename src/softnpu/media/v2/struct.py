@@ -99,7 +99,9 @@ class _Array:
             if required:
                 raise Raise(TypeError(f"{key} must be a list of {self.length} values"))
             return self.zero()
-        if len(value) > self.length or (required and len(value) != self.length):
+        if required and len(value) != self.length:
+            raise Raise(ValueError(f"{key} has {len(value)} values, it must have exactly {self.length}"))
+        if len(value) > self.length:
             raise Raise(ValueError(f"{key} has {len(value)} values, the maximum is {self.length}"))
         read = [self.item.read(key, one) for one in value]
         return read + [self.item.zero()] * (self.length - len(read))

@@ -114,6 +114,10 @@ class Registry(Generic[ChannelT]):
         """The ids that are in use (on a device)."""
         return sorted(n for n, one in list(self._channels.items()) if device is None or one.device is device)
 
+    def channels(self) -> list[ChannelT]:
+        """All that are open."""
+        return list(self._channels.values())
+
     def has_fd(self, fd: int) -> bool:
         """Whether one of the channels handed this descriptor out."""
         return any(one.ready is not None and one.ready.has(fd) for one in list(self._channels.values()))

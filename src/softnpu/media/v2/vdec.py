@@ -10,14 +10,13 @@ from softnpu.media import rules
 from softnpu.media.formats import is_known, pixel_format
 from softnpu.media.picture import Picture, Pixels
 from softnpu.media.v2.struct import Fields
+from softnpu.media.v2.vdec_checks import CODECS
 from softnpu.media.v2.vdec_frames import FAILED, NO_PICTURE, Engine, Frame, Packet, output
 
 if TYPE_CHECKING:
     from softnpu.media.v2.vdec_channel import DecodeChannel
-    from softnpu.media.video.annexb import Codec
     from softnpu.media.video.decoder import Decoded
 
-_CODECS: dict[int, Codec] = {c.HI_PT_H264: "h264", c.HI_PT_H265: "hevc"}
 _TEN_BITS = (c.HI_DATA_BIT_WIDTH_10, 10)  # the guide prints the number of bits
 _HEADER = 4096
 
@@ -30,7 +29,7 @@ class VideoEngine(Engine):
 
         super().__init__(channel)
         video = channel.param.video_param
-        self._decoder = VideoDecoder(_CODECS[channel.attr.type], immediate=video.out_order == c.HI_VIDEO_OUT_ORDER_DEC)
+        self._decoder = VideoDecoder(CODECS[channel.attr.type], immediate=video.out_order == c.HI_VIDEO_OUT_ORDER_DEC)
         self._skipped = {
             c.HI_VIDEO_DEC_MODE_IPB: (),
             c.HI_VIDEO_DEC_MODE_IP: (c.HI_VDEC_FRAME_TYPE_B,),
@@ -85,6 +84,7 @@ class VideoEngine(Engine):
         size = asked.width or pixels.width, asked.height or pixels.height
         picture = asked.decoded(pixel_format(asked.format), size, (0, 0)).with_strides(*rules.row_alignment("vdec"))
         rules.check("vdec", "out", picture, stream=(pixels.width, pixels.height), version=2)
+        rules.check_codec("vdec", self._decoder.codec, pixels.width, pixels.height)
         out = picture.pixels(self.channel.memory, True, "output picture")
         deliver(pixels, out, self.channel.csc)
         return picture
@@ -102,7 +102,7 @@ def pic_buf_size(payload: int, attr: Fields) -> int:
         from softnpu.media.v2.jpegd import output_bytes
 
         return output_bytes(attr.width, attr.height, attr.pixel_format)
-    if payload not in _CODECS or not is_known(attr.pixel_format):
+    if payload not in CODECS or not is_known(attr.pixel_format):
         return 0
     size = _blocks(attr.width) * _blocks(attr.height) * 64 * 64 * 3 // 2
     if attr.bit_width in _TEN_BITS:
@@ -112,7 +112,7 @@ def pic_buf_size(payload: int, attr: Fields) -> int:
 
 def tmv_buf_size(payload: int, width: int, height: int) -> int:
     """`vdec_get_tmv_buf_size`: 16 bytes for each 16x16 block; 0 when the payload is no video."""
-    if payload not in _CODECS:
+    if payload not in CODECS:
         return 0
     return _blocks(width) * _blocks(height) * 16 * 16
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from softnpu import constants as c
@@ -12,8 +13,8 @@ from softnpu.media.v2 import vdec_structs as structs
 from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.errors import failure
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec_checks import check_attr, check_in, check_param
-from softnpu.media.v2.vdec_frames import FAILED, Engine, Frame, Packet
+from softnpu.media.v2.vdec_checks import check_attr, check_count, check_in, check_param
+from softnpu.media.v2.vdec_frames import FAILED, GOOD, Engine, Frame, Packet
 
 _MAX_WAITING = 1024
 _MAX_RESULTS = 512  # results are a few numbers, the pictures lie in the program's memory
@@ -25,9 +26,11 @@ class DecodeChannel(Coder):
 
     module = "vdec"
 
-    def __init__(self, number: int, attr: Fields) -> None:
+    def __init__(self, number: int, attr: Fields, others: Sequence[DecodeChannel] = ()) -> None:
         super().__init__(number)
         check_attr(attr)
+        if attr.type != c.HI_PT_JPEG:
+            check_count(sum(not one.is_jpeg and one.device is self.device for one in others))
         self.attr = attr
         self.param = structs.CHN_PARAM.blank()
         self.param.type = attr.type
@@ -141,6 +144,8 @@ class DecodeChannel(Coder):
             self.decoded += 1
             if frame.stream_size != (0, 0):
                 self.stream_size = frame.stream_size
+            if frame.flag == GOOD:
+                self.latest_pts = frame.packet.stream.pts
             if frame.trouble:
                 setattr(self.errors, frame.trouble, getattr(self.errors, frame.trouble) + 1)
             if frame.flag == FAILED:
@@ -156,7 +161,6 @@ class DecodeChannel(Coder):
             if not self.wait_until(lambda: bool(self.results), ms):
                 raise self.error("BUF_EMPTY", "no frame is ready", "wait longer, or send more packets")
             frame: Frame = self.results.popleft()
-            self.latest_pts = frame.packet.stream.pts
             self.released[frame.packet.picture.vir_addr] += 1
             if self.released.total() > _MANY_UNRELEASED:
                 self.tell("more than 64 frames were never given to vdec_release_frame; hardware would stop by now")

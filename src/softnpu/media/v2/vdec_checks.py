@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from softnpu import constants as c
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
@@ -9,6 +11,10 @@ from softnpu.media.formats import pixel_format
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 
+if TYPE_CHECKING:
+    from softnpu.media.video.annexb import Codec
+
+CODECS: dict[int, Codec] = {c.HI_PT_H264: "h264", c.HI_PT_H265: "hevc"}
 _MAX_STREAM_BUFFER = 1 << 30
 _MAX_FRAMES = 16
 _MAX_SIDE = 16384
@@ -50,7 +56,14 @@ def check_attr(attr: Fields) -> None:
         return
     rules.supports("vdec", 2)
     rules.check("vdec", "out", stream=(attr.pic_width, attr.pic_height))
+    rules.check_codec("vdec", CODECS[attr.type], attr.pic_width, attr.pic_height)
     check_in("ref_frame_num", attr.video_attr.ref_frame_num, range(_MAX_FRAMES + 1))
+
+
+def check_count(open_videos: int) -> None:
+    """One more channel of VDEC: the chip may have fewer of them than ids, which JPEGD shares."""
+    most = rules.channel_ids("video")
+    rules.insist(open_videos < most, f"more than {most} VDEC channels are open at a time", codes.BAD_ALLOC)
 
 
 def check_param(param: Fields, is_jpeg: bool) -> None:

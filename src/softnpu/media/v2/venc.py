@@ -8,6 +8,7 @@ from softnpu import constants as c
 from softnpu.base.units import align_up
 from softnpu.media.v2 import venc_structs as structs
 from softnpu.media.v2.struct import Fields
+from softnpu.media.v2.vdec_checks import CODECS
 from softnpu.media.v2.venc_channel import EncodeChannel
 from softnpu.media.v2.venc_frames import Coded, Engine, Job
 from softnpu.media.v2.venc_settings import rate_control
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from softnpu.media.video.encoder import VideoEncoder
     from softnpu.media.video.settings import EncoderSettings, Vui
 
-_CODECS: dict[int, Codec] = {c.HI_PT_H264: "h264", c.HI_PT_H265: "hevc"}
-
 
 class VideoEngine(Engine):
     """A video encoder. A change of its settings begins a new stream, with a key picture."""
@@ -27,7 +26,7 @@ class VideoEngine(Engine):
 
     def __init__(self, channel: EncodeChannel) -> None:
         super().__init__(channel)
-        self._codec = _CODECS[channel.attr.venc_attr.type]
+        self._codec = CODECS[channel.attr.venc_attr.type]
         self._encoder = self._made()
 
     def _made(self) -> VideoEncoder:
@@ -136,4 +135,4 @@ def qpmap_stride(width: int) -> int:
 
 def qpmap_size(payload: int, width: int, height: int) -> int:
     """`venc_get_qpmap_size`: that stride for each 16 rows; 0 for what has no quality map."""
-    return qpmap_stride(width) * -(-height // 16) if payload in _CODECS else 0
+    return qpmap_stride(width) * -(-height // 16) if payload in CODECS else 0

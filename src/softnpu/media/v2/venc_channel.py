@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softnpu import constants as c
+from softnpu.base.recent import recent
 from softnpu.media.picture import Region
 from softnpu.media.v2 import venc_pictures
 from softnpu.media.v2 import venc_structs as structs
@@ -182,7 +183,7 @@ class EncodeChannel(Coder):
 
     def _into_target(self, unit: Unit, address: int, room: int, data: bytes) -> None:
         if len(data) > room:
-            unit.failed = f"the file has {len(data)} bytes, its output memory {room}"
+            unit.failed = f"the file has {len(data)} bytes, its output memory {room}; venc_get_jpege_predicted_size tells what is enough"
         else:
             self.memory.store(address, data)
         unit.add(address, 0 if unit.failed else len(data), True)
@@ -231,6 +232,8 @@ class EncodeChannel(Coder):
                 self.results.popleft()
             self.store.hand_out(packs)
             self.settle()
+        if unit.failed:  # the call succeeds: this is how get_recent_err_msg can tell why the packet is empty
+            recent.note("the picture of acl.himpi.venc_get_stream", self.error("ILLEGAL_PARAM", unit.failed, ""))
         return number, packs
 
     def release(self, packs: list[Fields]) -> None:

@@ -9,10 +9,11 @@ from softnpu.media import rules
 from softnpu.media.picture import Picture
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec_checks import check_in
+from softnpu.media.v2.vdec_checks import CODECS, check_in
 from softnpu.media.v2.venc_structs import RC_MODES
 
 VIDEO = {c.HI_PT_H264: "h264", c.HI_PT_H265: "h265"}
+_SVC_T = 3
 _MAX_BUFFER = 1 << 30
 _LEAST_BUFFER = 32 << 10
 _MAX_SIDE = 32768
@@ -53,6 +54,8 @@ def check_attr(attr: Fields) -> None:
     elif venc.type == c.HI_PT_JPEG:
         rules.supports("jpege", 2)
         _check_sides(venc, even=False)
+        rules.check_size("jpege", venc.max_pic_width, venc.max_pic_height, "a picture of the channel")
+        rules.check_size("jpege", venc.pic_width, venc.pic_height, "a picture of the channel")
         _check_jpeg_buffer(venc)
     else:
         slip = ", a module number where a payload type belongs" if venc.type in (2, 3, 4) else ""
@@ -82,10 +85,18 @@ def _check_video(attr: Fields) -> None:
             f"buf_size is {venc.buf_size}",
             "use a multiple of 64 from 32 KiB to 1 GiB; width * height * 3 / 2 is the advice",
         )
+    if venc.type == c.HI_PT_H264 and venc.profile == _SVC_T:
+        raise himpi_error(
+            "venc",
+            "NOT_SUPPORT",
+            f"profile {_SVC_T} (SVC-T) is not supported",
+            "use 0 (baseline), 1 (main) or 2 (high)",
+        )
     check_in("profile", venc.profile, range(3 if venc.type == c.HI_PT_H264 else 2))
     rules.check(
         "venc", "in", Picture(0, 0, venc.pic_width, venc.pic_height, 0, 0, c.HI_PIXEL_FORMAT_YUV_SEMIPLANAR_420)
     )
+    rules.check_codec("venc", CODECS[venc.type], venc.pic_width, venc.pic_height)
     check_rc(attr.rc_attr, VIDEO[venc.type])
     check_gop(attr.gop_attr)
 

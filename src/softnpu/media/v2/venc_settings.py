@@ -204,9 +204,11 @@ def _check_chn_param(channel: EncodeChannel, values: Fields) -> None:
 def _check_rc_param(channel: EncodeChannel, values: Fields) -> None:
     name = structs.RC_PARAM_NAMES.get(channel.attr.rc_attr.rc_mode, "")
     checks.check_rc_param(values, name)
-    thresholds = (*values.threshold_i, *values.threshold_p, *values.threshold_b)
-    if any(thresholds) or values.row_qp_delta or values.first_frame_start_qp != -1:
-        channel.tell("of the rate control parameters only min_qp and max_qp have an effect")
+    given = [name for name in ("threshold_i", "threshold_p", "threshold_b") if any(getattr(values, name))]
+    given += ["row_qp_delta"] if values.row_qp_delta else []
+    given += ["first_frame_start_qp"] if values.first_frame_start_qp != -1 else []
+    for name in given:
+        channel.tell(f"the rate control parameter {name} has no effect; min_qp and max_qp have one")
 
 
 def _check_slice_split(channel: EncodeChannel, values: Fields) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from softnpu.media import checks, convert, histogram, pyramid, rules, vpc
 from softnpu.media.formats import NV12, NV21
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
+from softnpu.media.v2 import vpc_limits
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.structs import picture
@@ -43,6 +44,8 @@ def resize(channel: VpcChannel, src: Fields, dst: Fields, fx: float, fy: float, 
         width, height = _scaled(inside.width, fx, "fx"), _scaled(inside.height, fy, "fy")
         described = replace(described, width=width, height=height).with_strides()
     out, csc = pixels(described, "out", "vpc_resize"), channel.csc
+    if inside.width > rules.WIDE or out.width > rules.WIDE:
+        rules.check_wide_resize((inside.width, inside.height), (out.width, out.height))
     return start(channel, ms, lambda: vpc.transfer(inside, out, how, csc), inside, out)
 
 
@@ -118,7 +121,7 @@ def _cut(src: Pixels, item: Fields, size: Fields) -> Pixels:
 def _place(out: Pixels, item: Fields, size: Fields) -> Region:
     where = Region(item.dest_left_offset, item.dest_top_offset, size.resize_width, size.resize_height)
     where.check_inside(out.width, out.height, "pasted area")
-    rules.check("vpc", "out", None, paste=where)
+    rules.check("vpc", "out", None, paste=where, version=2)
     return where
 
 
@@ -158,6 +161,7 @@ def vpc_crop_resize_resize_paste(channel: VpcChannel, src: Pixels, item: Fields)
 def vpc_crop_resize_make_border(channel: VpcChannel, src: Pixels, item: Fields) -> tuple[Work, Pixels]:
     """A scaled region pasted, and the rest of the destination filled from the border."""
     check_border(item.border_type)
+    vpc_limits.check_kind(item.border_type, "vpc_crop_resize_make_border")
     size = item.resize_info
     part, how, csc = _cut(src, item, size), interpolation(size.interpolation), channel.csc
     whole = target(item.dest_pic_info, "vpc_crop_resize_make_border")
@@ -169,6 +173,13 @@ def vpc_crop_resize_make_border(channel: VpcChannel, src: Pixels, item: Fields) 
         _frame(src, whole, where, item.border_type, value, csc)
 
     return work, whole
+
+
+def vpc_batch_crop_resize_make_border(channel: VpcChannel, src: Pixels, item: Fields) -> tuple[Work, Pixels]:
+    """The same for several pictures, which the chip does with a constant border only."""
+    check_border(item.border_type)
+    vpc_limits.check_kind(item.border_type, "vpc_batch_crop_resize_make_border", (checks.CONSTANT,))
+    return vpc_crop_resize_make_border(channel, src, item)
 
 
 def _frame(src: Pixels, whole: Pixels, where: Region, kind: int, value: list[float], csc: Any) -> None:
@@ -191,6 +202,7 @@ def convert_color(channel: VpcChannel, src: Fields, dst: Fields, ms: int, functi
 def copy_make_border(channel: VpcChannel, src: Fields, dst: Fields, border: Fields, ms: int) -> int:
     """`vpc_copy_make_border`: the picture with a frame around it."""
     check_border(border.border_type)
+    rules.check_border(border.border_type, border.top, border.bottom, border.left, border.right)
     inside, whole = source(src, "vpc_copy_make_border"), target(dst, "vpc_copy_make_border")
     wanted = inside.width + border.left + border.right, inside.height + border.top + border.bottom
     if wanted != (whole.width, whole.height):
@@ -212,11 +224,13 @@ def copy_make_border(channel: VpcChannel, src: Fields, dst: Fields, border: Fiel
 def pyrdown(
     channel: VpcChannel, src: Fields, dst: list[Fields], levels: int, kernel: list[list[int]] | None, divisor: int, border: Fields, ms: int
 ) -> int:  # fmt: skip
-    """`vpc_pyrdown`: each level half as large as the one before."""
+    """`vpc_pyrdown`: each level half as large as the one before. With the usual kernel a divisor of 0 stands for its sum, 256."""
     if len(dst) != levels:
         raise illegal(f"{levels} levels are asked for and {len(dst)} destinations given", "give one for each level")
     inside = source(src, "vpc_pyrdown")
-    pyramid.limits(inside.width, inside.height, levels, divisor if kernel else 1)
+    vpc_limits.check_pyramid(border, divisor)
+    divisor = divisor or (pyramid.BINOMIAL_DIVISOR if kernel is None else 0)
+    pyramid.limits(inside.width, inside.height, levels, divisor)
     checks.border_code(border.border_type, checks.REFLECT)
     outs = [target(level, "vpc_pyrdown") for level in dst]
     weights, value = None if kernel is None else np.array(kernel), border.scalar_value.val
@@ -230,6 +244,7 @@ def calc_hist(channel: VpcChannel, src: Fields, address: int, ms: int) -> int:
     if address == 0:
         raise himpi_error("vpc", "NULL_PTR", "the histogram has no memory (0)", "allocate 3072 bytes for it")
     memory.reach(address, 3072, True)
+    rules.check_memory("vpc", "out", address, 2)
 
     def work() -> None:
         memory.view(address, (3, 256), np.dtype(np.uint32))[:] = histogram.histogram(inside)
@@ -241,5 +256,6 @@ def equalize_hist(channel: VpcChannel, src: Fields, dst: Fields, lut: Fields, ms
     """`vpc_equalize_hist`: each value replaced by that of a table."""
     inside = source(src, "vpc_equalize_hist")
     out = like_source(dst, inside, "vpc_equalize_hist")
+    vpc_limits.check_pictures("vpc_equalize_hist", inside, out)
     rows = np.array([lut.map_value_y_or_r, lut.map_value_u_or_g, lut.map_value_v_or_b], np.uint8)
     return start(channel, ms, lambda: histogram.equalize(inside, out, rows), inside, out)

@@ -9,6 +9,7 @@ import numpy as np
 from softnpu import constants
 from softnpu.media import checks, draw, filters, osd, vpc
 from softnpu.media.picture import MAX_SIDE, Pixels, Region
+from softnpu.media.v2 import vpc_limits
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.vpc import VpcChannel
@@ -32,10 +33,13 @@ def _check_config(config: Fields, iterations: int = 1, most: int = 1) -> tuple[i
     size = config.kernel_size.width, config.kernel_size.height
     filters.limits(size, iterations, most)
     checks.border_code(config.border_type)
+    vpc_limits.check_kind(config.border_type, "a filter")
     checks.finite("border value", *config.scalar_value.val)
     anchor = getattr(config, "anchor", None)
     if anchor is not None and (anchor.x, anchor.y) not in _ANCHORS:
         raise illegal(f"the anchor is ({anchor.x}, {anchor.y})", "use (-1, -1), the centre")
+    if anchor is not None:
+        vpc_limits.check_anchor(anchor)
     return size
 
 
@@ -162,6 +166,7 @@ def _cover(item: Fields) -> draw.RectCover | draw.QuadCover:
         return draw.RectCover(_region(item.rect), item.color)
     if item.type != constants.HI_COVER_QUAD:
         raise illegal(f"cover type {item.type} is not known", "use 0 (rectangle) or 1 (quadrilateral)")
+    vpc_limits.check_cover(item.quad.is_solid)
     points = [_point(point) for point in item.quad.point]
     return draw.QuadCover(points, item.color, bool(item.quad.is_solid), item.quad.thick)
 
@@ -169,6 +174,7 @@ def _cover(item: Fields) -> draw.RectCover | draw.QuadCover:
 def draw_line(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_draw_line`."""
     items = [draw.Line(_point(one.start_point), _point(one.end_point), one.thick, one.color) for one in param.line]
+    vpc_limits.check_points(param.dst.picture_format, [point for item in items for point in (item.start, item.end)])
     return _draw(channel, param, ms, "vpc_draw_line", lambda out: draw.line(out, items))
 
 

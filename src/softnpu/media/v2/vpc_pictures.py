@@ -73,7 +73,7 @@ def cut(src: Pixels, region: Fields, width: int, height: int) -> Pixels:
     """The crop region of a source, which is to be scaled to this size."""
     where = Region(region.left_offset, region.top_offset, region.crop_width, region.crop_height)
     where.check_inside(src.width, src.height, "crop region")
-    rules.check("vpc", "in", None, region=where, target=(width, height))
+    rules.check("vpc", "in", None, region=where, target=(width, height), version=2)
     return src.crop(where.left, where.top, where.width, where.height)
 
 
@@ -87,7 +87,9 @@ def interpolation(number: int) -> str:
     """The name of an interpolation."""
     if not 0 <= number < len(INTERPOLATIONS):
         raise illegal(f"interpolation {number} is not known", "0 is bilinear, 1 is nearest")
-    rules.check("vpc", "in", None, interpolation=number + 1)  # the rows have the numbers of acl.media
+    known = rules.row("vpc")["interpolations"]  # by the numbers of acl.media, which are one more
+    if number + 1 not in known:
+        rules.insist(False, f"interpolation {number} is not among {[one - 1 for one in known if one]}")
     return INTERPOLATIONS[number]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from softnpu.media import checks, warp
 from softnpu.media.picture import MAX_SIDE, Pixels
+from softnpu.media.v2 import vpc_limits
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.vpc import VpcChannel
@@ -54,6 +55,7 @@ def _pictures(param: Fields, function: str) -> tuple[Pixels, Pixels, str]:
     src, out, how = source(param.src, function), target(param.dst, function), interpolation(config.interpolation)
     checks.check_formats(src, out, function)
     checks.check_type(src.format, function)
+    vpc_limits.check_pictures(function, src, out)
     checks.border_code(config.border_type, checks.WRAP)
     checks.finite("border value", *config.scalar_value.val)
     if how not in ("bilinear", "nearest"):
@@ -77,14 +79,16 @@ def warp_affine(channel: VpcChannel, kind: int, cells: list[list[float]], param:
 
 def lut_size(width: int, height: int) -> int:
     """`vpc_get_lut_mem_size`."""
-    return warp.lut_size(width, height)
+    size = warp.lut_size(width, height)
+    vpc_limits.check_lut(width, height)
+    return size
 
 
 def _table_memory(lut: Fields) -> Array:
     """The memory of a table, checked for its size."""
     if lut.lut == 0:
         raise himpi_error("vpc", "NULL_PTR", "the table has no memory (lut 0)", "allocate it with dvpp_malloc")
-    size = warp.lut_size(lut.dest_pic_width, lut.dest_pic_height)
+    size = lut_size(lut.dest_pic_width, lut.dest_pic_height)
     if lut.lut_size < size:
         raise himpi_error(
             "vpc",

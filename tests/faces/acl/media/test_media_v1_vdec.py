@@ -359,7 +359,7 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     ("soc", "codec", "sides", "form", "fields", "code"),
     [
         ("Ascend310P3", "h264", (160, 128), "yuv420p", {}, 0),
-        ("Ascend310P3", "h264", (160, 128), "yuv420p", {"format": 12, "width_stride": 480, "height_stride": 128}, 0),
+        ("Ascend310P3", "h264", (160, 128), "yuv420p", {"format": 12, "width": 160, "height": 128, "width_stride": 480, "height_stride": 128}, 0),
         ("Ascend310P3", "h264", (160, 112), "yuv420p", {}, 0x10006),
         ("Ascend310P3", "h264", (160, 128), "yuv420p", {"width": 150, "height": 100, "width_stride": 150, "height_stride": 100}, 3),
         ("Ascend310P3", "hevc", (160, 128), "yuv420p10le", {}, FRAME_BUFFER),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import WAIT, Reporter, in_thread, message, ok
-from v1_video_support import H264_MAIN, H265, NV12, NV21, Venc, nv12, picture_of, reference, upload
+from v1_video_support import H264_MAIN, H265, NV12, NV21, Venc, download, nv12, picture_of, reference, upload
 
 import acl
 from softnpu.media.v1 import video_channel
@@ -162,19 +162,23 @@ def test_output_lives_as_long_as_the_callback() -> None:
         assert acl.media.dvpp_free(address) == STALE
 
 
-def test_a_callback_that_frees_what_is_not_its_own() -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_callback_that_frees_what_is_not_its_own(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
+    codes: list[tuple[int, int]] = []
     with Venc(WIDTH, HEIGHT) as venc:
+        monkeypatch.setattr(process().memory, "strict", strict)
 
         def spoil(_picture: int, stream: int, _data: Any) -> None:
-            acl.media.dvpp_free(acl.media.dvpp_get_stream_desc_data(stream))
-            acl.media.dvpp_destroy_stream_desc(stream)
+            address, size = acl.media.dvpp_get_stream_desc_data(stream), acl.media.dvpp_get_stream_desc_size(stream)
+            codes.append((acl.media.dvpp_free(address), acl.media.dvpp_destroy_stream_desc(stream)))
+            assert download(address, size) == venc.units[-1], "both are still there"
 
         venc.hook = spoil
         for _ in range(3):
             ok(venc.send(picture))
         venc.end()
-    assert len(venc.units) == 3
+    assert len(venc.units) == 3 and codes == [(INVALID_PARAM, INVALID_PARAM)] * 3
 
 
 def test_a_buffer_of_the_program() -> None:

@@ -447,3 +447,12 @@ def test_strides_mistakes(himpi: None) -> None:
         call([0], 1, {"width": 100, "height": 50, "pixel_format": 1})
     with pytest.raises(ValueError, match="reserved"):
         call([0], 1, {**base(100, 50, NV12), "reserved": [0]})
+
+
+def test_a_waiter_takes_no_strange_time(himpi: None) -> None:
+    waiter, ret = acl.himpi.sys_create_epoll(4)
+    assert ret == 0
+    events, count, ret = acl.himpi.sys_wait_epoll(waiter, 3, -2)
+    assert (count, ret) == (0, 0xA0028003)
+    assert acl.himpi.sys_wait_epoll(waiter, 3, 0)[1:] == (0, 0)
+    assert acl.himpi.sys_close_epoll(waiter) == 0

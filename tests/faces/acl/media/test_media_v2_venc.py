@@ -452,7 +452,7 @@ def test_nothing_is_left_behind() -> None:
     ("change", "code"),
     [
         ({"type": 1002}, 8), ({"type": 3}, 8), ({"pic_width": 0}, 3), ({"pic_width": W + 2}, 3), ({"pic_height": 127}, 3),
-        ({"buf_size": 0}, 3), ({"buf_size": 32768 + 1}, 3), ({"buf_size": 16384}, 3), ({"profile": 3}, 3), ({"is_by_frame": 2}, 3),
+        ({"buf_size": 0}, 3), ({"buf_size": 32768 + 1}, 3), ({"buf_size": 16384}, 3), ({"profile": 3}, 8), ({"is_by_frame": 2}, 3),
     ],
 )  # fmt: skip
 def test_refused_attributes(change: Dict, code: int) -> None:

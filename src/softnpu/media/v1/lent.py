@@ -1,0 +1,38 @@
+"""What the system lends to a callback of VENC: memory that the program must not free (section 8.6 of the reference)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.runtime.arena import Allocation
+from softnpu.runtime.process import process
+
+_KEY = "media.v1.lent"
+
+
+@contextmanager
+def lent(allocation: Allocation | None) -> Iterator[None]:
+    """While this lasts, `dvpp_free` refuses the memory."""
+    if allocation is None:
+        yield
+        return
+    book = process().extra.setdefault(_KEY, {})
+    book[allocation.address] = allocation
+    try:
+        yield
+    finally:
+        if book.get(allocation.address) is allocation:
+            del book[allocation.address]
+
+
+def check_own(address: int) -> None:
+    """Raise when the memory is lent. What went with its device is not: the address may be the program's by now."""
+    allocation = process().extra.get(_KEY, {}).get(address)
+    if allocation is not None and allocation.live:
+        raise NpuError(
+            codes.INVALID_PARAM,
+            f"{address:#x} is the output of a VENC channel, which belongs to the system",
+            "copy what is needed in the callback and do not free it",
+        )
