@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 _autoload_setting = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch would import this package again
@@ -14,13 +15,19 @@ if _autoload_setting is None:
 else:
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = _autoload_setting
 
+__version__ = torch.__version__.partition("+")[0]
+__all__: list[str] = []
+
+_other_accelerator = torch._C._get_accelerator().type  # from the next import on it is npu
+
 from torch_npu import _C, _start  # noqa: E402, F401
 
 _start.connect()
 torch.utils.rename_privateuse1_backend("npu")
 
-from torch_npu import npu  # noqa: E402
+from torch_npu import _dlpack, _dtypes, _operators, _patches, _reductions, _serialization, _types, npu  # noqa: E402
 
+_patches.refuse_other_accelerator(_other_accelerator)
 torch._register_device_module("npu", npu)
 torch.utils.generate_methods_for_privateuse1_backend(
     for_tensor=True,
@@ -28,6 +35,14 @@ torch.utils.generate_methods_for_privateuse1_backend(
     for_storage=True,
     unsupported_dtype=[torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8],
 )
+_types.install(npu)
+_dtypes.install(sys.modules[__name__])
+_dlpack.install()
+_reductions.install()
+_serialization.install()
+_patches.install()
+_operators.expose(sys.modules[__name__])
+_patches.transfer_if_asked()
 
 
 def _autoload() -> None:

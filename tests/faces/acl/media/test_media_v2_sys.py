@@ -452,7 +452,7 @@ def test_strides_mistakes(himpi: None) -> None:
 def test_a_waiter_takes_no_strange_time(himpi: None) -> None:
     waiter, ret = acl.himpi.sys_create_epoll(4)
     assert ret == 0
-    events, count, ret = acl.himpi.sys_wait_epoll(waiter, 3, -2)
+    _, count, ret = acl.himpi.sys_wait_epoll(waiter, 3, -2)
     assert (count, ret) == (0, 0xA0028003)
     assert acl.himpi.sys_wait_epoll(waiter, 3, 0)[1:] == (0, 0)
     assert acl.himpi.sys_close_epoll(waiter) == 0
