@@ -65,11 +65,14 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 	$(PY) scripts/generate.py --check
 
+# The tests of torch run in a process of their own: torch keeps device memory that other tests would sweep away.
 test: check $(TORCH)
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" tests/torch
+	$(PY) -m pytest -m "not slow" --ignore=tests/torch
 
 test-all: check $(TORCH)
-	$(PY) -m pytest
+	$(PY) -m pytest tests/torch
+	$(PY) -m pytest --ignore=tests/torch
 
 bench: $(STAMP) $(TORCH)
 	$(PY) benchmarks/run.py

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from setuptools import setup
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch would load the package that is being built
+
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 SOURCES = sorted(str(path) for path in Path("csrc").glob("*.cpp"))

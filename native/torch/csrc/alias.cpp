@@ -4,6 +4,8 @@
 #include "device.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 #include <c10/core/CPUAllocator.h>
 
 namespace softnpu {
@@ -47,8 +49,17 @@ void copy_geometry(const at::Tensor& from, at::TensorImpl* to) {
   to->set_sizes_and_strides(from.sizes(), from.strides());
 }
 
-at::Tensor make(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-  auto made = at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+at::Tensor make_empty(c10::Storage storage, bool on_npu, const at::Tensor& like) {
+  if (C10_UNLIKELY(like.is_quantized())) {
+    const auto key = on_npu ? c10::DispatchKey::QuantizedPrivateUse1 : c10::DispatchKey::QuantizedCPU;
+    return at::detail::make_tensor<at::QTensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype(), like.quantizer());
+  }
+  const auto key = on_npu ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
+  return at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+}
+
+at::Tensor make(c10::Storage storage, bool on_npu, const at::Tensor& like) {
+  auto made = make_empty(std::move(storage), on_npu, like);
   auto* impl = made.unsafeGetTensorImpl();
   copy_geometry(like, impl);
   if (like.is_conj()) impl->_set_conj(true);
@@ -79,14 +90,20 @@ void register_storage() { c10::SetStorageImplCreate(kNpu, &make_storage); }
 
 at::Tensor Aliases::to_cpu(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != kNpu) return tensor;
-  TORCH_CHECK(tensor.layout() == c10::kStrided, "sparse tensors are not supported on npu");
+  TORCH_CHECK(tensor.layout() == c10::kStrided, "a tensor of layout ", tensor.layout(), " is not supported on npu; use to_dense()");
   for (const auto& pair : pairs_) {
     if (pair.npu.is_same(tensor)) return pair.cpu;
   }
-  auto alias = make(c10::Storage(storage_of(tensor)), c10::DispatchKey::CPU, tensor);
-  device_ = tensor.device().index();
+  auto alias = make(c10::Storage(storage_of(tensor)), false, tensor);
   pairs_.push_back({tensor, alias});
   return alias;
+}
+
+bool Aliases::stands_for_npu(const at::Tensor& alias) const {
+  for (const auto& pair : pairs_) {
+    if (pair.cpu.is_same(alias)) return true;
+  }
+  return false;
 }
 
 at::Tensor Aliases::to_npu(const at::Tensor& result, c10::Device device) {
@@ -94,19 +111,24 @@ at::Tensor Aliases::to_npu(const at::Tensor& result, c10::Device device) {
   for (const auto& pair : pairs_) {
     if (pair.cpu.is_same(result)) return pair.npu;
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(result.layout() == c10::kStrided, "a result of layout ", result.layout(),
+                              " is not supported on npu: sparse tensors are refused; compute it on the cpu");
   auto* storage = result.storage().unsafeGetStorageImpl();
+  for (const auto* kept : kept_) {
+    if (kept == storage) return result;
+  }
   for (const auto& one : storages_) {
-    if (one.cpu.get() == storage) return make(one.npu, c10::DispatchKey::PrivateUse1, result);
+    if (one.cpu.get() == storage) return make(one.npu, true, result);
   }
   for (const auto& [before, after] : moved_) {
-    if (before == storage) return make(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(after)), c10::DispatchKey::PrivateUse1, result);
+    if (before == storage) return make(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(after)), true, result);
   }
   const auto bytes = storage->nbytes();
   auto data = storage->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
   data.unsafe_set_device(device);
   auto made = c10::make_intrusive<NpuStorage>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), true);
   moved_.emplace_back(storage, made.get());
-  return make(c10::Storage(std::move(made)), c10::DispatchKey::PrivateUse1, result);
+  return make(c10::Storage(std::move(made)), true, result);
 }
 
 void Aliases::write_back() {

@@ -32,8 +32,11 @@ class Aliases {
   at::Tensor to_npu(const at::Tensor& result, c10::Device device);
   // What the call changed in its arguments beside their values: sizes, memory, conjugation.
   void write_back();
-  bool empty() const { return pairs_.empty(); }
-  c10::DeviceIndex device() const { return device_; }
+  // A tensor of the host among the arguments: results over its memory stay there.
+  void keep(const at::Tensor& tensor) {
+    if (tensor.has_storage()) kept_.push_back(tensor.storage().unsafeGetStorageImpl());
+  }
+  bool stands_for_npu(const at::Tensor& alias) const;
 
  private:
   struct Pair {
@@ -48,7 +51,7 @@ class Aliases {
   c10::SmallVector<Pair, 4> pairs_;
   c10::SmallVector<Shared, 4> storages_;
   c10::SmallVector<std::pair<c10::StorageImpl*, c10::StorageImpl*>, 2> moved_;  // a result's storage on the CPU, and on the device
-  c10::DeviceIndex device_ = -1;
+  c10::SmallVector<c10::StorageImpl*, 2> kept_;
 };
 
 }  // namespace softnpu

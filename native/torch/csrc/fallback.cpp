@@ -1,12 +1,13 @@
 // Every operator that has no kernel of its own here: run by the CPU's kernel over the same memory.
-#include "alias.h"
-#include "allocator.h"
+#include "on_cpu.h"
 #include "device.h"
+#include "formats.h"
 #include "generator.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
 
 namespace softnpu {
@@ -15,126 +16,193 @@ namespace {
 
 using torch::jit::Stack;
 
-// What is known about a call before it is made.
-struct Call {
-  Aliases aliases;
-  bool wants_npu = false;  // a device argument says so
-  c10::DeviceIndex device = -1;
-  const char* other = nullptr;  // a tensor that is elsewhere
+enum class Mix : uint8_t { kNo, kHost, kIndices };  // tensors of the host: refused, taken, taken as indices
 
-  void see(const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    if (tensor.device().type() == kNpu) {
-      const auto index = tensor.device().index();
-      TORCH_CHECK(device < 0 || device == index || tensor.dim() == 0 , "Expected all tensors to be on the same device, but found at least two devices, npu:",
-                  static_cast<int>(device), " and npu:", static_cast<int>(index), "!");
-      if (device < 0) device = index;
-    } else if (tensor.dim() > 0 && tensor.device().type() == c10::DeviceType::CPU) {
-      other = "cpu";
-    }
-  }
+// What the schema says, looked up once per operator and thread.
+struct Facts {
+  size_t arguments = 0, returns = 0;
+  uint64_t generators = 0, writes = 0;  // a bit per argument
+  Mix mix = Mix::kNo;
 };
-
-c10::IValue replaced(const c10::IValue& value, Call& call) {
-  if (value.isTensor()) {
-    const auto& tensor = value.toTensor();
-    call.see(tensor);
-    return call.aliases.to_cpu(tensor);
-  }
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      call.see(tensor);
-      list.push_back(call.aliases.to_cpu(tensor));
-    }
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      if (tensor) call.see(*tensor);
-      list.push_back(tensor ? std::optional<at::Tensor>(call.aliases.to_cpu(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  if (value.isDevice() && value.toDevice().type() == kNpu) {
-    call.wants_npu = true;
-    const auto index = value.toDevice().index();
-    if (call.device < 0) call.device = index < 0 ? current_device() : index;
-    return c10::Device(c10::DeviceType::CPU);
-  }
-  return value;
-}
-
-c10::IValue returned(const c10::IValue& value, Call& call, c10::Device device) {
-  if (value.isTensor()) return call.aliases.to_npu(value.toTensor(), device);
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(call.aliases.to_npu(tensor, device));
-    return list;
-  }
-  return value;
-}
 
 bool takes_generator(const c10::Argument& argument) {
   const auto& type = argument.type();
   return type->kind() == c10::TypeKind::GeneratorType ||
-         (type->kind() == c10::TypeKind::OptionalType && type->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
+         (type->kind() == c10::TypeKind::OptionalType &&
+          type->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
 }
 
 // Operators whose tensors of indices or lengths live on the host by contract.
-bool may_mix(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {
-      "aten::index.Tensor", "aten::index.Tensor_out", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_",
-      "aten::_unsafe_index.Tensor", "aten::_unsafe_index_put", "aten::tensor_split.tensor_indices_or_sections",
-      "aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::_ctc_loss.Tensor", "aten::_ctc_loss_backward",
-  };
-  const auto& name = op.operator_name();
-  return names.count(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name) != 0;
+Mix mix_of(const std::string& name) {
+  static const std::unordered_set<std::string> indices = {"aten::index",         "aten::index_put_",    "aten::index_put",
+                                                          "aten::_index_put_impl_", "aten::_unsafe_index", "aten::_unsafe_index_put"};
+  static const std::unordered_set<std::string> host = {"aten::tensor_split", "aten::_pack_padded_sequence", "aten::_ctc_loss",
+                                                       "aten::_ctc_loss_backward"};
+  if (indices.count(name) != 0) return Mix::kIndices;
+  return host.count(name) != 0 ? Mix::kHost : Mix::kNo;
+}
+
+Facts learn(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  Facts facts;
+  facts.arguments = schema.arguments().size();
+  facts.returns = schema.returns().size();
+  TORCH_CHECK(facts.arguments <= 64, schema.name(), " has ", facts.arguments, " arguments; npu takes 64 at most");
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    const auto& argument = schema.arguments()[i];
+    if (takes_generator(argument)) facts.generators |= uint64_t{1} << i;
+    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) facts.writes |= uint64_t{1} << i;
+  }
+  facts.mix = mix_of(schema.name());
+  return facts;
+}
+
+const Facts& facts_of(const c10::OperatorHandle& op) {
+  static thread_local ska::flat_hash_map<c10::OperatorName, Facts> by_name;  // for operators of others: they may come and go
+  static thread_local ska::flat_hash_map<const c10::FunctionSchema*, Facts> known;
+  const auto* schema = &op.schema();
+  const auto found = known.find(schema);
+  if (found != known.end()) return found->second;
+  if (schema->name().rfind("aten::", 0) == 0) return known.emplace(schema, learn(op)).first->second;
+  return by_name[op.operator_name()] = learn(op);
+}
+
+[[noreturn]] void two_devices(c10::DeviceIndex first, const c10::Device& second) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, npu:", static_cast<int>(first),
+              " and ", second, "!");
+}
+
+// What is known about a call before it is made.
+struct Call {
+  Aliases aliases;
+  CallFormats formats;
+  c10::DeviceIndex device = -1;
+  bool host = false;         // a tensor of the host that is not a number
+  bool host_result = false;  // the call would write to a tensor of the host
+  bool any_host = false;     // a tensor of the host, numbers too
+
+  at::Tensor see(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined()) return tensor;
+    if (tensor.device().type() == kNpu) {
+      const auto index = tensor.device().index();
+      if (device >= 0 && device != index) two_devices(device, tensor.device());
+      device = index;
+      formats.input(tensor);
+      return aliases.to_cpu(tensor);
+    }
+    if (tensor.is_cpu()) {
+      host |= tensor.dim() > 0;
+      any_host = true;
+      host_result |= written;
+      aliases.keep(tensor);
+    }
+    return tensor;
+  }
+
+  void replace(c10::IValue& value, bool written) {
+    if (value.isTensor()) {
+      value = see(value.toTensor(), written);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      const auto items = value.toListRef();
+      list.reserve(items.size());
+      for (const auto& item : items) list.push_back(see(item.toTensor(), written));
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& item : value.toListRef()) {
+        list.push_back(item.isTensor() ? std::optional<at::Tensor>(see(item.toTensor(), written)) : std::nullopt);
+      }
+      value = std::move(list);
+    } else if (value.isDevice() && value.toDevice().type() == kNpu) {
+      const auto index = value.toDevice().index();
+      if (device < 0) device = index < 0 ? current_device() : check_device(index);
+      value = c10::Device(c10::DeviceType::CPU);
+    }
+  }
+};
+
+void check_host(const Facts& facts, const Call& call, const c10::IValue& first) {
+  if (call.device < 0 || !(call.host || call.host_result)) return;
+  if (facts.mix == Mix::kIndices) {
+    TORCH_CHECK(!call.host_result && (!first.isTensor() || call.aliases.stands_for_npu(first.toTensor())),
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu)");
+    return;
+  }
+  if (facts.mix == Mix::kNo) two_devices(call.device, c10::Device(c10::DeviceType::CPU));
+}
+
+// A generator of the CPU for this call, which depends on the device's alone.
+void replace_generator(c10::IValue& value, c10::DeviceIndex index, const Call& call) {
+  if (value.isNone()) {
+    value = static_cast<NpuGenerator*>(default_generator(index).unsafeGetGeneratorImpl())->next();
+  } else if (auto* own = as_npu(value.toGenerator())) {
+    TORCH_CHECK(call.device >= 0 || !call.any_host, "Expected a 'cpu' device type for generator but found 'npu'");
+    value = own->next();
+  } else {
+    TORCH_CHECK(false, "Expected a 'npu' device type for generator but found '", value.toGenerator().device().type(), "'");
+  }
+}
+
+at::Tensor moved(Call& call, const at::Tensor& tensor, c10::Device device) {
+  auto made = call.aliases.to_npu(tensor, device);
+  call.formats.output(made);
+  return made;
+}
+
+void move_results(Call& call, c10::IValue& value, c10::Device device) {
+  if (value.isTensor()) {
+    value = moved(call, value.toTensor(), device);
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const auto& item : value.toListRef()) list.push_back(moved(call, item.toTensor(), device));
+    value = std::move(list);
+  }
+}
+
+void run(const c10::OperatorHandle& op, Stack* stack, c10::DispatchKey key) {
+  const auto& facts = facts_of(op);
+  const auto first = stack->size() - facts.arguments;
+  Call call;
+  for (size_t i = 0; i < facts.arguments; ++i) {
+    auto& value = (*stack)[first + i];
+    if (value.isTensor() || value.isList() || value.isDevice()) call.replace(value, (facts.writes >> i & 1) != 0);
+  }
+  if (facts.arguments > 0) check_host(facts, call, (*stack)[first]);
+  const auto index = call.device < 0 ? current_device() : call.device;
+  for (size_t i = 0; facts.generators >> i != 0; ++i) {
+    if ((facts.generators >> i & 1) != 0) replace_generator((*stack)[first + i], index, call);
+  }
+  {
+    CpuMemoryIsNpu memory(index);
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+  }
+  call.aliases.write_back();
+  for (size_t i = stack->size() - facts.returns; i < stack->size(); ++i) move_results(call, (*stack)[i], c10::Device(kNpu, index));
+}
+
+void run_quantized(const c10::OperatorHandle& op, Stack* stack) { run(op, stack, c10::DispatchKey::QuantizedCPU); }
+
+void refuse_sparse(const c10::OperatorHandle& op, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
+                              ": sparse tensors are not supported on npu; use dense ones (to_dense()) or the cpu");
 }
 
 }  // namespace
 
 void run_on_cpu(const c10::OperatorHandle& op, Stack* stack) {
-  const auto& schema = op.schema();
-  const auto count = schema.arguments().size();
-  const auto first = stack->size() - count;
-  Call call;
-  for (size_t i = 0; i < count; ++i) {
-    auto& value = (*stack)[first + i];
-    if (value.isTensor() || value.isList() || value.isDevice()) value = replaced(value, call);
-  }
-  if (call.device >= 0 && call.other != nullptr && !may_mix(op)) {
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, npu:",
-                static_cast<int>(call.device), " and ", call.other, "!");
-  }
-  const auto index = call.device < 0 ? current_device() : call.device;
-  const c10::Device device(kNpu, index);
-  for (size_t i = 0; i < count; ++i) {
-    if (!takes_generator(schema.arguments()[i])) continue;
-    auto& value = (*stack)[first + i];
-    if (value.isNone()) {
-      value = static_cast<NpuGenerator*>(default_generator(index).unsafeGetGeneratorImpl())->next();
-    } else if (auto* own = as_npu(value.toGenerator())) {
-      value = own->next();
-    } else {
-      TORCH_CHECK(false, "Expected a 'npu' device type for generator but found '", value.toGenerator().device().type(), "'");
-    }
-  }
-  {
-    CpuMemoryIsNpu memory(index);
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  }
-  call.aliases.write_back();
-  const auto results = schema.returns().size();
-  for (size_t i = stack->size() - results; i < stack->size(); ++i) {
-    auto& value = (*stack)[i];
-    if (value.isTensor() || value.isList()) value = returned(value, call, device);
-  }
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '", op.operator_name(),
+                              "' with arguments from the 'npu' backend: neither npu nor cpu has a kernel for it");
+  run(op, stack, c10::DispatchKey::CPU);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>()); }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_quantized>()); }
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>()); }
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>()); }
 
 }  // namespace softnpu

@@ -26,17 +26,15 @@ uint64_t mix(uint64_t value) {
 }  // namespace
 
 NpuGenerator::NpuGenerator(c10::DeviceIndex device)
-    : c10::GeneratorImpl(c10::Device(kNpu, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-      seed_(c10::default_rng_seed_val) {}
+    : c10::GeneratorImpl(c10::Device(kNpu, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 void NpuGenerator::set_current_seed(uint64_t seed) {
-  seed_ = seed;
-  offset_ = 0;
+  *state_ = {seed, 0};
 }
 
 void NpuGenerator::set_offset(uint64_t offset) {
   TORCH_CHECK(offset % kStep == 0, "offset must be a multiple of 4");
-  offset_ = offset;
+  state_->offset = offset;
 }
 
 uint64_t NpuGenerator::seed() {
@@ -50,17 +48,18 @@ void NpuGenerator::set_state(const c10::TensorImpl& state) {
   TORCH_CHECK(state.numel() == static_cast<int64_t>(kStateBytes), "RNG state is wrong size: ", state.numel(), " bytes, not ",
               kStateBytes);
   const auto* bytes = static_cast<const char*>(state.data());
-  uint64_t offset = 0;
-  std::memcpy(&seed_, bytes, sizeof(seed_));
-  std::memcpy(&offset, bytes + sizeof(seed_), sizeof(offset));
-  set_offset(offset);
+  State read;
+  std::memcpy(&read.seed, bytes, sizeof(read.seed));
+  std::memcpy(&read.offset, bytes + sizeof(read.seed), sizeof(read.offset));
+  set_offset(read.offset);
+  state_->seed = read.seed;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> NpuGenerator::get_state() const {
   auto state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
   auto* bytes = state.data_ptr<uint8_t>();
-  std::memcpy(bytes, &seed_, sizeof(seed_));
-  std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));
+  std::memcpy(bytes, &state_->seed, sizeof(state_->seed));
+  std::memcpy(bytes + sizeof(state_->seed), &state_->offset, sizeof(state_->offset));
   return state.getIntrusivePtr();
 }
 
@@ -68,16 +67,27 @@ c10::DeviceType NpuGenerator::device_type() { return kNpu; }
 
 NpuGenerator* NpuGenerator::clone_impl() const {
   auto* copy = new NpuGenerator(device().index());
-  copy->seed_ = seed_;
-  copy->offset_ = offset_;
+  *copy->state_ = *state_;
   return copy;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> NpuGenerator::graphsafe_get_state() const {
+  auto twin = c10::make_intrusive<NpuGenerator>(device().index());
+  twin->state_ = state_;
+  return twin;
+}
+
+void NpuGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
+  auto* own = dynamic_cast<NpuGenerator*>(other.get());
+  TORCH_CHECK(own != nullptr, "Expected the state of a 'npu' generator but found '", other->device().type(), "'");
+  state_ = own->state_;
 }
 
 at::Generator NpuGenerator::next() {
   std::lock_guard<std::mutex> lock(mutex_);
   static thread_local at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(c10::default_rng_seed_val);
-  numbers.set_current_seed(mix(seed_ ^ mix(offset_)));
-  offset_ += kStep;
+  numbers.set_current_seed(mix(state_->seed ^ mix(state_->offset)));
+  state_->offset += kStep;
   return numbers;
 }
 

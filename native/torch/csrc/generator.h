@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <memory>
 #include <mutex>
 
 namespace softnpu {
@@ -14,11 +15,14 @@ class NpuGenerator final : public c10::GeneratorImpl {
 
   void set_current_seed(uint64_t seed) override;
   void set_offset(uint64_t offset) override;
-  uint64_t get_offset() const override { return offset_; }
-  uint64_t current_seed() const override { return seed_; }
+  uint64_t get_offset() const override { return state_->offset; }
+  uint64_t current_seed() const override { return state_->seed; }
   uint64_t seed() override;
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  // A generator that goes on together with this one, for graph capture.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) override;
   static c10::DeviceType device_type();
 
   // A generator of the CPU for the next operator: it depends on seed and offset alone. The offset moves on.
@@ -27,8 +31,11 @@ class NpuGenerator final : public c10::GeneratorImpl {
  private:
   NpuGenerator* clone_impl() const override;
 
-  uint64_t seed_;
-  uint64_t offset_ = 0;
+  struct State {
+    uint64_t seed = c10::default_rng_seed_val;
+    uint64_t offset = 0;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 const at::Generator& default_generator(c10::DeviceIndex device);

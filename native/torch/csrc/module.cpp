@@ -2,6 +2,7 @@
 #include "alias.h"
 #include "allocator.h"
 #include "device.h"
+#include "formats.h"
 #include "generator.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -30,7 +31,11 @@ void* python_allocate(int device, size_t bytes) {
 void python_release(int device, void* address) {
   if (!Py_IsInitialized()) return;
   py::gil_scoped_acquire gil;
-  callbacks->release(device, reinterpret_cast<uintptr_t>(address));
+  try {
+    callbacks->release(device, reinterpret_cast<uintptr_t>(address));
+  } catch (py::error_already_set& error) {  // memory is given back inside destructors
+    error.discard_as_unraisable("torch_npu: a segment could not be given back");
+  }
 }
 
 size_t python_total(int device) {
@@ -139,6 +144,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_hooks();
   register_storage();
   install_cpu_allocator();
+  bind_formats(m);
   m.def("_start", &start);
   m.def("_get_device_count", [] { return static_cast<int>(device_count()); });
   m.def("_get_device", [] { return static_cast<int>(current_device()); });

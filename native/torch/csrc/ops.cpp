@@ -1,13 +1,16 @@
 // The operators that a device has to bring itself: making tensors, seeing them otherwise, copying them, and those that torch
 // does not send to the CPU's kernels by itself.
-#include "alias.h"
-#include "allocator.h"
 #include "device.h"
+#include "formats.h"
+#include "on_cpu.h"
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorFactories.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/alias_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -46,7 +49,8 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 }
 
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
-  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+  const auto copy = copy_for_view(self, size.size());
+  return at::native::as_strided_tensorimpl(copy.defined() ? copy : self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
                                            offset ? std::optional<int64_t>(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
 }
 
@@ -63,7 +67,9 @@ at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
 at::Tensor alias(const at::Tensor& self) { return at::native::alias(self); }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
-  return at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), memory_format);
+  at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), memory_format);
+  resized(self);
+  return self;
 }
 
 at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
@@ -128,24 +134,34 @@ void record_stream(at::Tensor&, at::Stream) {}  // work is over when a call retu
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
                        c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups) {
-  Aliases aliases;
-  CpuMemoryIsNpu memory(input.device().index());
-  auto on_cpu = bias && bias->defined() ? std::optional<at::Tensor>(aliases.to_cpu(*bias)) : std::nullopt;
-  auto result = at::convolution(aliases.to_cpu(input), aliases.to_cpu(weight), on_cpu, stride, padding, dilation, transposed, output_padding, groups);
-  return aliases.to_npu(result, input.device());
+  OnCpu cpu(input);
+  CallFormats formats;
+  formats.input(input);
+  auto made = cpu.back(at::convolution(cpu(input), cpu(weight), cpu(bias), stride, padding, dilation, transposed, output_padding, groups));
+  formats.output(made);
+  return made;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
                                                                     c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation,
                                                                     bool transposed, c10::IntArrayRef output_padding, int64_t groups,
                                                                     std::array<bool, 3> mask) {
+  OnCpu cpu(input);
+  const std::array<int64_t, 1> bias{transposed ? weight.size(1) * groups : weight.size(0)};
+  auto [a, b, c] = at::convolution_backward(cpu(grad), cpu(input), cpu(weight), at::IntArrayRef(bias), stride, padding, dilation, transposed,
+                                            output_padding, groups, mask);
+  return {cpu.back(a), cpu.back(b), cpu.back(c)};
+}
+
+// Flash attention where the CPU has it: its operator reaches the CPU's kernel through the fallback, forward and backward.
+int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask,
+                         double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  constexpr int64_t math = static_cast<int64_t>(at::SDPBackend::math);
+  if (query.is_nested() || (mask && mask->defined() && mask->requires_grad())) return math;
+  if (at::isTensorSubclassLike(query)) return math;  // traced: there is no memory to look at
   Aliases aliases;
-  CpuMemoryIsNpu memory(input.device().index());
-  const std::vector<int64_t> bias{transposed ? weight.size(1) * groups : weight.size(0)};
-  auto [a, b, c] = at::convolution_backward(aliases.to_cpu(grad), aliases.to_cpu(input), aliases.to_cpu(weight), bias, stride, padding, dilation,
-                                            transposed, output_padding, groups, mask);
-  const auto device = input.device();
-  return {aliases.to_npu(a, device), aliases.to_npu(b, device), aliases.to_npu(c, device)};
+  const auto on_cpu = mask && mask->defined() ? std::optional<at::Tensor>(aliases.to_cpu(*mask)) : std::nullopt;
+  return at::_fused_sdp_choice(aliases.to_cpu(query), aliases.to_cpu(key), aliases.to_cpu(value), on_cpu, dropout, is_causal, scale, enable_gqa);
 }
 
 }  // namespace
@@ -172,6 +188,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", record_stream);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
+  m.impl("_fused_sdp_choice", attention_choice);
 }
 
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) { m.impl("copy_", copy_); }
+
 }  // namespace softnpu
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &softnpu::attention_choice)
+}

@@ -25,7 +25,18 @@ from torch_npu import _C, _start  # noqa: E402, F401
 _start.connect()
 torch.utils.rename_privateuse1_backend("npu")
 
-from torch_npu import _dlpack, _dtypes, _operators, _patches, _reductions, _serialization, _types, npu  # noqa: E402
+from torch_npu import (  # noqa: E402
+    _dlpack,
+    _dtypes,
+    _inductor,
+    _operators,
+    _patches,
+    _reductions,
+    _serialization,
+    _types,
+    formats,
+    npu,
+)
 
 _patches.refuse_other_accelerator(_other_accelerator)
 torch._register_device_module("npu", npu)
@@ -41,7 +52,9 @@ _dlpack.install()
 _reductions.install()
 _serialization.install()
 _patches.install()
+_inductor.install()
 _operators.expose(sys.modules[__name__])
+formats.install(sys.modules[__name__])
 _patches.transfer_if_asked()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_npu.npu import _lazy, memory, options, random, streams, sync_debug, utils
+from torch_npu.npu import _lazy, amp, memory, options, random, streams, sync_debug, utils
 from torch_npu.npu._lazy import (
     DeferredNpuCallError,
     _is_in_bad_fork,
@@ -48,6 +48,19 @@ from torch_npu.npu.device import (
     set_op_timeout_ms,
     synchronize,
     utilization,
+)
+from torch_npu.npu.graphs import (
+    NPUGraph,
+    graph,
+    graph_pool_handle,
+    graph_task_group_begin,
+    graph_task_group_end,
+    graph_task_update_begin,
+    graph_task_update_end,
+    is_current_stream_capturing,
+    make_graphed_callables,
+    super_kernel_scope_begin,
+    super_kernel_scope_end,
 )
 from torch_npu.npu.limits import (
     check_uce_in_memory,

@@ -1,0 +1,90 @@
+"""Places in torch that name devices one by one, and do not know ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import wraps
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+import torch.utils.collect_env
+
+import softnpu
+from softnpu.runtime.process import process
+from torch_npu._errors import ErrCode, SubModule, error_line, pta_error
+
+_TRANSFER = "TORCH_TRANSFER_TO_NPU"
+
+
+def refuse_other_accelerator(kind: str) -> None:
+    """torch can hold one accelerator: `kind` is the one it had before this package came."""
+    if kind not in ("cpu", "npu"):
+        raise RuntimeError(
+            f"Two accelerators cannot be used at the same time in PyTorch: npu and {kind}. "
+            f"Use a torch without {kind}, or import torch with TORCH_DEVICE_BACKEND_AUTOLOAD=0 and leave torch_npu away."
+            + pta_error(ErrCode.NOT_SUPPORT)
+        )
+
+
+def _add_error_line() -> None:
+    """An uncaught exception that did not come from torch_npu ends with a line that says so, as Ascend's do."""
+    original = sys.excepthook
+
+    def excepthook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        original(kind, value, trace)
+        line = error_line(SubModule.UNKNOWN, ErrCode.EXCEPT).strip()
+        if line and issubclass(kind, Exception) and "[ERROR]" not in str(value):
+            print(line, file=sys.stderr)
+
+    sys.excepthook = excepthook
+
+
+def _describe() -> str:
+    """What a bug report needs to know about the devices."""
+    lines = [f"torch_npu version: {sys.modules['torch_npu'].__version__} (softnpu {softnpu.__version__})"]
+    for index, device in enumerate(process().devices):
+        lines.append(f"NPU {index}: {device.soc.name}, {device.info.memory_bytes >> 20} MiB")
+    return "\n".join(lines)
+
+
+def _with_devices(original: Any) -> Any:
+    @wraps(original)
+    def get_pretty_env_info() -> str:
+        return f"{original()}\n\n{_describe()}"
+
+    return get_pretty_env_info
+
+
+def install() -> None:
+    """Uninitialised parameters may move to the device; checkpointing, profiler, collect_env and uncaught errors know it."""
+    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
+    torch.utils.checkpoint.DefaultDeviceType.set_device_type("npu")
+    activity = torch.profiler.ProfilerActivity
+    if not hasattr(activity, "NPU"):  # before torch 2.13
+        activity.NPU = activity.PrivateUse1
+    collect_env: Any = torch.utils.collect_env
+    collect_env.get_pretty_env_info = _with_devices(collect_env.get_pretty_env_info)
+    _add_error_line()
+
+
+def transfer_if_asked() -> None:
+    """TORCH_TRANSFER_TO_NPU=1: programs written for cuda run on npu."""
+    value = os.environ.get(_TRANSFER, "0")
+    if value not in ("0", "1"):
+        raise ValueError(f"{_TRANSFER} must be 0 or 1, not {value!r}: set it to 1 to let cuda mean npu, or unset it")
+    if value == "0":
+        return
+    try:
+        import_module("torch_npu.contrib.transfer_to_npu")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch_npu.contrib", "torch_npu.contrib.transfer_to_npu"):
+            raise
+        raise ModuleNotFoundError(
+            f"{_TRANSFER}=1 asks for torch_npu.contrib.transfer_to_npu, which this softnpu-torch does not have: "
+            "unset the variable and write npu where the program says cuda",
+            name=error.name,
+        ) from error
