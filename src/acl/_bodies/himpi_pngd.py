@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.base.errors import NpuError
+from acl._bodies._common import on_failure
 from softnpu.media import rules
 from softnpu.media.v2 import pngd
 from softnpu.media.v2.structs import IMAGE_INFO, IMAGE_STREAM, PIC
@@ -28,17 +28,11 @@ def pngd_send_stream(chn: int, img_stream: dict[str, Any], pic_info: dict[str, A
 
 
 def pngd_get_image_data(chn: int, ms: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    try:
+    with on_failure(lambda: (PIC.zeros(), IMAGE_STREAM.zeros())):
         return need_system("pngd").pngd.get(chn).get(ms)
-    except NpuError as error:
-        error.values = error.values or (PIC.zeros(), IMAGE_STREAM.zeros())
-        raise
 
 
 def png_get_image_info(img_stream: dict[str, Any]) -> dict[str, Any]:
     stream = IMAGE_STREAM.read(img_stream)
-    try:
+    with on_failure(lambda: (IMAGE_INFO.zeros(),)):
         return pngd.image_info(stream)
-    except NpuError as error:
-        error.values = (IMAGE_INFO.zeros(),)
-        raise

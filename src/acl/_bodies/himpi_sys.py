@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.base.errors import NpuError, Raise
+from acl._bodies._common import on_failure
+from softnpu.base.errors import Raise
 from softnpu.media.v2.align import align_info
 from softnpu.media.v2.colour import get_matrix, set_matrix
 from softnpu.media.v2.structs import CSC, EPOLL_EVENT, IMAGE_ALIGN, IMAGE_BASE
@@ -57,11 +58,8 @@ def sys_wait_epoll(epfd: int, max_events: int, timeout: int) -> tuple[list[dict[
     if not 0 <= max_events <= _MOST_EVENTS:
         raise Raise(TypeError(f"max_events is {max_events}, it must be 0 to {_MOST_EVENTS}"))
     events = [EPOLL_EVENT.zeros() for _ in range(max_events)]
-    try:
+    with on_failure(lambda: (events, 0)):
         ready = need_system("sys").epolls.get(epfd).wait(max_events, timeout)
-    except NpuError as error:
-        error.values = (events, 0)
-        raise
     for event, (mask, data) in zip(events, ready, strict=False):
         event.update(events=mask, data=data)
     return events, len(ready)
@@ -77,18 +75,12 @@ def sys_set_chn_csc_matrix(mod: int, chn: int, matrix: int, coeff: dict[str, Any
 
 
 def sys_get_chn_csc_matrix(mod: int, chn: int) -> tuple[int, dict[str, Any]]:
-    try:
+    with on_failure(lambda: (0, CSC.zeros())):
         return get_matrix(need_system("sys"), mod, chn)
-    except NpuError as error:
-        error.values = (0, CSC.zeros())
-        raise
 
 
 def sys_get_image_align_info(module_types: list[int], n: int, base: dict[str, Any]) -> dict[str, Any]:
     same_count(n, module_types, "modules")
     wanted = IMAGE_BASE.read(base)
-    try:
+    with on_failure(lambda: (IMAGE_ALIGN.zeros(),)):
         return IMAGE_ALIGN.write(align_info(module_types, wanted))
-    except NpuError as error:
-        error.values = (IMAGE_ALIGN.zeros(),)
-        raise

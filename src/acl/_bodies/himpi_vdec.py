@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.base.errors import NpuError
+from acl._bodies._common import on_failure
 from softnpu.media.v2 import jpegd, vdec
 from softnpu.media.v2 import vdec_structs as structs
 from softnpu.media.v2.answers import got_frame, no_frame, written
@@ -71,12 +71,9 @@ def vdec_send_stream(chn: int, stream: dict[str, Any], pic_info: dict[str, Any],
 
 
 def vdec_get_frame(chn: int, ms: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    try:
+    with on_failure(lambda: no_frame()):
         channel = _channel(chn)
         return got_frame(channel, channel.get(ms))
-    except NpuError as error:
-        error.values = no_frame()
-        raise
 
 
 def vdec_release_frame(chn: int, frame_info: dict[str, Any]) -> None:

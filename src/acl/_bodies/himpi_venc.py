@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.base.errors import NpuError
+from acl._bodies._common import on_failure
 from softnpu.media.v2 import jpege, venc, venc_module
 from softnpu.media.v2 import venc_structs as structs
 from softnpu.media.v2.answers import written
@@ -94,11 +94,8 @@ def venc_get_jpege_predicted_size(frame_info: Dict, jpeg_param: Dict) -> int:
 
 def venc_get_stream(chn: int, stream: Dict, ms: int) -> Dict:
     given = structs.STREAM.read(stream)
-    try:
+    with on_failure(lambda: (stream,)):
         number, packs = _channel(chn).get(given.pack_cnt, ms)
-    except NpuError as error:
-        error.values = (stream,)
-        raise
     return {"pack_cnt": len(packs), "seq": number, "pack": [structs.PACK.write(pack) for pack in packs]}
 
 

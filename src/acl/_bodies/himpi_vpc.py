@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from acl._bodies._common import on_failure
 from acl._boundary import refuses
-from softnpu.base.errors import NpuError, Raise
+from softnpu.base.errors import Raise
 from softnpu.media import rules
 from softnpu.media.v2 import vpc_calls, vpc_effects, vpc_warp
 from softnpu.media.v2 import vpc_structs as structs
@@ -262,21 +263,15 @@ def _pairs(points: Dict) -> Any:
 def vpc_get_affine_transform(points: Dict) -> Dict:
     pairs = _pairs(points)
     rules.supports_function("vpc_get_affine_transform")
-    try:
+    with on_failure(lambda: (vpc_warp.no_matrix(),)):
         return vpc_warp.affine_transform(pairs)
-    except NpuError as error:
-        error.values = (vpc_warp.no_matrix(),)
-        raise
 
 
 def vpc_get_rotation_matrix(center: Dict, angle: float, scale: float) -> Dict:
     point = structs.FLOAT_POINT.read(center)
     rules.supports_function("vpc_get_rotation_matrix")
-    try:
+    with on_failure(lambda: (vpc_warp.no_matrix(),)):
         return vpc_warp.rotation_matrix(point, angle, scale)
-    except NpuError as error:
-        error.values = (vpc_warp.no_matrix(),)
-        raise
 
 
 def vpc_warp_affine(chn: int, matrix: Dict, param: Dict, ms: int) -> int:
@@ -308,12 +303,9 @@ def vpc_get_remap_lut(map: Dict, interpolation: Any, lut: Dict | None) -> Dict:
 
 def _table(function: str, table: Any, fill: Any) -> Dict:
     """A table dictionary comes back as it was given, filled or not: its memory is the program's."""
-    try:
+    with on_failure(lambda: (structs.REMAP_LUT.write(table),)):
         rules.supports_function(function)
         fill()
-    except NpuError as error:
-        error.values = (structs.REMAP_LUT.write(table),)
-        raise
     return structs.REMAP_LUT.write(table)
 
 

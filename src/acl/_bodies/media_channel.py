@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from acl._bodies._common import on_failure
 from acl._boundary import raw
-from softnpu.base.errors import NpuError
 from softnpu.media.v1.channel import ChannelDesc
 from softnpu.runtime.process import process
 
@@ -38,11 +38,8 @@ def dvpp_set_channel_desc_mode(desc: ChannelDesc, mode: int) -> None:
 
 
 def dvpp_set_channel_desc_param(desc: ChannelDesc, type: int, value: int) -> int:
-    try:
+    with on_failure(lambda: (desc.handle,)):
         desc.set_param(type, value)
-    except NpuError as error:
-        error.values = (desc.handle,)
-        raise
     return desc.handle
 
 

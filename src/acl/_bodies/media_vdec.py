@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from acl._bodies._common import channel_fields
 from acl._boundary import raw, resolver
 from softnpu.media.v1 import vdec
 from softnpu.media.v1.vdec import VdecChannelDesc
@@ -36,34 +36,22 @@ def vdec_destroy_channel(desc: VdecChannelDesc) -> None:
 # ---- what a description holds ----------------------------------------------------------------------------------------
 
 
-def _getter(field: str) -> Callable[[VdecChannelDesc], Any]:
-    def get(desc: VdecChannelDesc) -> Any:
-        return getattr(desc, field) or 0
-
-    return get
-
-
-def _setter(field: str) -> Callable[[VdecChannelDesc, Any], None]:
-    def put(desc: VdecChannelDesc, value: Any) -> None:
-        desc.put(field, value)
-
-    return put
-
-
-for _field in (
-    "channel_id",
-    "thread_id",
-    "callback",
-    "entype",
-    "out_pic_format",
-    "out_pic_width",
-    "out_pic_height",
-    "ref_frame_num",
-    "out_mode",
-    "bit_depth",
-):
-    globals()[f"vdec_set_channel_desc_{_field}"] = _setter(_field)
-    globals()[f"vdec_get_channel_desc_{_field}"] = _getter(_field)
+channel_fields(
+    globals(),
+    "vdec",
+    (
+        "channel_id",
+        "thread_id",
+        "callback",
+        "entype",
+        "out_pic_format",
+        "out_pic_width",
+        "out_pic_height",
+        "ref_frame_num",
+        "out_mode",
+        "bit_depth",
+    ),
+)
 
 
 @raw

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from acl._bodies._common import channel_fields
 from acl._boundary import raw, resolver
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.v1 import venc
@@ -33,23 +33,9 @@ def venc_destroy_channel(desc: VencChannelDesc) -> None:
     desc.destroy()
 
 
-def _getter(field: str) -> Callable[[Any], Any]:
-    def get(desc: Any) -> Any:
-        return getattr(desc, field) or 0
-
-    return get
-
-
-def _setter(field: str) -> Callable[[VencChannelDesc, Any], None]:
-    def put(desc: VencChannelDesc, value: Any) -> None:
-        desc.put(field, value)
-
-    return put
-
-
-for _field, _ in venc.PARAMS[:-1]:  # the last one is newer than functions of this kind
-    globals()[f"venc_set_channel_desc_{_field}"] = _setter(_field)
-    globals()[f"venc_get_channel_desc_{_field}"] = _getter(_field)
+channel_fields(
+    globals(), "venc", (field for field, _ in venc.PARAMS[:-1])
+)  # the last one is newer than functions of this kind
 
 
 def venc_get_channel_desc_channel_id(desc: VencChannelDesc) -> int:
@@ -85,8 +71,12 @@ def venc_set_frame_config_eos(config: FrameConfig, eos: int) -> None:
     config.eos = eos
 
 
-venc_get_frame_config_force_i_frame = _getter("force_i_frame")
-venc_get_frame_config_eos = _getter("eos")
+def venc_get_frame_config_force_i_frame(config: FrameConfig) -> int:
+    return config.force_i_frame
+
+
+def venc_get_frame_config_eos(config: FrameConfig) -> int:
+    return config.eos
 
 
 @raw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acl._bodies._common import on_failure
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.media import rules
 from softnpu.media.v1 import pictures
@@ -119,11 +120,8 @@ def dvpp_vpc_batch_crop_async(
     stream: Stream,
 ) -> int:
     _check_lists(roi_nums, crops)
-    try:
+    with on_failure(lambda: (dst_batch.handle,)):
         _batch(ch, "VPC_BATCH_CROP", src_batch, roi_nums, dst_batch, stream, None, crops=_objects("roi_config", crops))
-    except NpuError as error:
-        error.values = (dst_batch.handle,)
-        raise
     return dst_batch.handle
 
 
@@ -137,11 +135,8 @@ def dvpp_vpc_batch_crop_and_paste_async(
     stream: Stream,
 ) -> int:
     _check_lists(roi_nums, crops, pastes)
-    try:
+    with on_failure(lambda: (dst_batch.handle,)):
         dvpp_vpc_batch_crop_resize_paste_async(ch, src_batch, roi_nums, dst_batch, crops, pastes, None, stream)
-    except NpuError as error:
-        error.values = (dst_batch.handle,)
-        raise
     return dst_batch.handle
 
 
