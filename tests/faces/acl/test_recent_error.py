@@ -106,24 +106,24 @@ def test_per_thread_by_default() -> None:
 
     def other() -> tuple[str | None, str | None]:
         before = acl.get_recent_err_msg()
-        acl.rt.set_device(92)
+        acl.rt.set_device(9292929)
         return before, acl.get_recent_err_msg()
 
-    assert acl.rt.set_device(91) == 107001
+    assert acl.rt.set_device(9191919) == 107001
     before, after = in_thread(other)
-    assert before is None and after is not None and "92" in after and "91" not in after
+    assert before is None and after is not None and "9292929" in after and "9191919" not in after
     mine = acl.get_recent_err_msg()
-    assert mine is not None and "91" in mine and "92" not in mine
+    assert mine is not None and "9191919" in mine and "9292929" not in mine
 
 
 def test_per_process_on_request(tmp_path: Path) -> None:
     path = tmp_path / "acl.json"
     path.write_text(json.dumps({"err_msg_mode": "1"}))
     ok(acl.init(str(path)))
-    assert acl.rt.set_device(91) == 107001
-    in_thread(lambda: acl.rt.set_device(92))
+    assert acl.rt.set_device(9191919) == 107001
+    in_thread(lambda: acl.rt.set_device(9292929))
     text = in_thread(acl.get_recent_err_msg)
-    assert "91" in text and "92" in text
+    assert "9191919" in text and "9292929" in text
     assert acl.get_recent_err_msg() is None
 
 
