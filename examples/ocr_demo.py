@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -270,9 +270,9 @@ def report(texts: list[tuple[str, float]]) -> bool:
     return [text for text, _ in texts] == list(LINES)
 
 
-def main() -> int:
-    """Run the demo; the exit status is 0 when everything was read exactly."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def demo(run: Callable, words: str) -> int:
+    """Run a demo; the exit status is 0 when everything was read exactly."""
+    parser = argparse.ArgumentParser(description=words.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("ocr_demo.png"), help="where the picture with boxes goes")
     given = parser.parse_args()
     clock = Clock()
@@ -287,4 +287,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(demo(run, __doc__))

@@ -11,10 +11,8 @@ Needs softnpu[media], Pillow, and rapidocr_onnxruntime for its models; nothing o
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,10 +34,9 @@ from ocr_demo import (
     Reader,
     characters,
     convert,
+    demo,
     find_boxes,
     find_models,
-    report,
-    save,
 )
 from PIL import Image, ImageDraw, ImageFont
 
@@ -114,7 +111,7 @@ def use_as_input(inputs, picture: Picture) -> ExitStack:
     return stack
 
 
-def run(folder: Path, clock: Clock) -> tuple[bytes, list[Box], list[tuple[str, float]]]:
+def run(folder: Path, clock: Clock) -> tuple[np.ndarray, list[Box], list[tuple[str, float]]]:
     """The photograph, the boxes of its lines, and what they say."""
     originals = find_models()
     with clock.stage("draw the photograph"):
@@ -135,24 +132,8 @@ def run(folder: Path, clock: Clock) -> tuple[bytes, list[Box], list[tuple[str, f
         dvpp.release()
         detector.release()
         reader.release()
-    return jpeg, boxes, texts
-
-
-def main() -> int:
-    """Run the demo; the exit status is 0 when everything was read exactly."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("ocr_demo.png"), help="where the picture with boxes goes")
-    given = parser.parse_args()
-    clock = Clock()
-    with tempfile.TemporaryDirectory(prefix="softnpu-ocr-") as folder:
-        jpeg, boxes, texts = run(Path(folder), clock)
-    save(given.output, np.asarray(Image.open(io.BytesIO(jpeg))), boxes)
-    exact = report(texts)
-    clock.show()
-    print(f"The picture with the boxes is {given.output}.")
-    print("Every line was read exactly as it was drawn." if exact else "Not every line was read as it was drawn.")
-    return 0 if exact else 1
+    return np.asarray(Image.open(io.BytesIO(jpeg))), boxes, texts
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(demo(run, __doc__))

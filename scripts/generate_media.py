@@ -28,20 +28,20 @@ def formats_table() -> str:
 
 
 def himpi_table() -> str:
-    """Error numbers of acl.himpi: number → (name, text)."""
-    lines = [MARK, "", "ERRORS: dict[int, tuple[str, str]] = {"]
+    """Modules of acl.himpi, and its error numbers: number → (name, text)."""
+    modules = load("errors.toml")["himpi_modules"]
+    lines = [MARK, "", f"MODULES: dict[str, int] = {modules!r}", "", "ERRORS: dict[int, tuple[str, str]] = {"]
     lines += [f"    {row['err']}: ({row['name']!r}, {row['text']!r})," for row in load("errors.toml")["himpi_error"]]
     return "\n".join([*lines, "}", ""])
 
 
 def himpi_names() -> dict[str, int]:
     """The return codes of acl.himpi by name: HI_ERR_VPC_ILLEGAL_PARAM …"""
-    modules = {"SYS": 2, "VDEC": 5, "VPC": 7, "VENC": 8, "PNGD": 64}
-    rows = load("errors.toml")["himpi_error"]
+    errors = load("errors.toml")
     return {
-        f"HI_ERR_{name}_{row['name']}": 0xA0008000 | number << 16 | row["err"]
-        for name, number in modules.items()
-        for row in rows
+        f"HI_ERR_{name.upper()}_{row['name']}": 0xA0008000 | number << 16 | row["err"]
+        for name, number in errors["himpi_modules"].items()
+        for row in errors["himpi_error"]
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from softnpu.spec.tables import codes
+from softnpu.spec.tables.himpi_errors import ERRORS as HIMPI_ERRORS
+from softnpu.spec.tables.himpi_errors import MODULES as HIMPI_MODULES
 
-__all__ = ["NpuError", "Raise", "as_himpi", "codes", "describe", "himpi_code", "message_family"]
+__all__ = ["HIMPI_MODULES", "NpuError", "Raise", "as_himpi", "codes", "describe", "himpi_code", "message_family"]
 
 
 class NpuError(RuntimeError):
@@ -34,7 +36,6 @@ class Raise(Exception):
         self.exception = exception
 
 
-HIMPI_MODULES = {"sys": 2, "vdec": 5, "vpc": 7, "venc": 8, "pngd": 64}
 _HIMPI_FIRST = 0xA0000000
 # What an aclError of the core is called by the second media interface.
 _HIMPI_OF_ACL = {
@@ -58,10 +59,8 @@ def as_himpi(error: NpuError, module: str) -> NpuError:
 
 
 def _describe_himpi(code: int) -> str:
-    from softnpu.spec.tables.himpi_errors import ERRORS
-
     names = {number: name for name, number in HIMPI_MODULES.items()}
-    module, row = names.get(code >> 16 & 0xFFF, ""), ERRORS.get(code & 0x7FFF)
+    module, row = names.get(code >> 16 & 0xFFF, ""), HIMPI_ERRORS.get(code & 0x7FFF)
     return f"HI_ERR_{module.upper()}_{row[0]} ({code:#x})" if module and row else f"error {code:#x}"
 
 
