@@ -7,6 +7,7 @@ python scripts/generate.py --check    exit 1 and name the files that are out of 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import tomllib
 from pathlib import Path
@@ -273,22 +274,33 @@ def chips_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def _torch_variables() -> tuple[Any, ...]:
+    """The rows of torch_npu, read without torch: the page is made where it is not installed too."""
+    name = "torch_npu_environment"
+    spec = importlib.util.spec_from_file_location(name, ROOT / "native/torch/torch_npu/_environment.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.VARIABLES
+
+
 def environment_page() -> str:
     """All environment variables."""
     from softnpu.base.config import VARIABLES
 
+    variables = [*VARIABLES, *_torch_variables()]
     lines = [
         PAGE_MARK,
         "",
         "# Environment variables",
         "",
-        "All of them. They are read in one place (`softnpu/base/config.py`) when `acl.init` runs, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`).",
+        "All of them. They are read in one place (`softnpu/base/config.py`) when `acl.init` runs, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`). Those of torch_npu have a door of their own (`torch_npu/_environment.py`).",
         "",
     ]
-    for group in dict.fromkeys(variable.group for variable in VARIABLES):
+    for group in dict.fromkeys(variable.group for variable in variables):
         lines += [f"## {group}", "", "| Variable | Default | Meaning |", "|---|---|---|"]
         lines += [
-            f"| `{v.name}` | {v.default or '–'} | {_cell(v.meaning)} |" for v in VARIABLES if v.group == group
+            f"| `{v.name}` | {v.default or '–'} | {_cell(v.meaning)} |" for v in variables if v.group == group
         ] + [""]
     return "\n".join(lines)
 

@@ -1,0 +1,70 @@
+#include "errors.h"
+
+#include "device.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <iomanip>
+#include <sstream>
+
+#include <Python.h>
+
+namespace softnpu {
+
+namespace {
+
+const char* text_of(ErrCode code) {
+  switch (code) {
+    case ErrCode::kParam: return "invalid parameter";
+    case ErrCode::kType: return "invalid type";
+    case ErrCode::kValue: return "invalid value";
+    case ErrCode::kPointer: return "invalid pointer";
+    case ErrCode::kInternal: return "internal error";
+    case ErrCode::kMemory: return "memory error";
+    case ErrCode::kNotSupported: return "feature not supported";
+    case ErrCode::kNotFound: return "resource not found";
+    case ErrCode::kUnavailable: return "resource unavailable";
+    case ErrCode::kAcl: return "call acl api failed";
+  }
+  return "internal error";
+}
+
+// Left away when asked for, and where a person types at the interpreter.
+bool is_compact() {
+  const char* asked = std::getenv("TORCH_NPU_COMPACT_ERROR_OUTPUT");
+  if (asked != nullptr && std::strcmp(asked, "1") == 0) return true;
+  if (!Py_IsInitialized()) return false;
+  const auto state = PyGILState_Ensure();
+  const bool interactive = PySys_GetObject("ps1") != nullptr;
+  PyGILState_Release(state);
+  return interactive;
+}
+
+std::string rank() {
+  const char* value = std::getenv("RANK");
+  if (value == nullptr || *value == '\0' || std::strspn(value, "0123456789") != std::strlen(value)) return "-1";
+  return value;
+}
+
+std::string line(int module, const char* name, ErrCode code) {
+  if (is_compact()) return "";
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::ostringstream text;
+  text << "\n[ERROR] " << std::put_time(&local, "%Y-%m-%d-%H:%M:%S") << " (PID:" << getpid()
+       << ", Device:" << static_cast<int>(current_device()) << ", RankID:" << rank() << ") ERR" << std::setfill('0') << std::setw(2)
+       << module << std::setw(3) << static_cast<int>(code) << ' ' << name << ' ' << text_of(code);
+  return text.str();
+}
+
+}  // namespace
+
+std::string pta_error(ErrCode code) { return line(0, "PTA", code); }
+
+std::string ops_error(ErrCode code) { return line(1, "OPS", code); }
+
+}  // namespace softnpu
