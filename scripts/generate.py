@@ -16,6 +16,7 @@ from typing import Any
 import generate_atc
 import generate_media
 import generate_onnx_suite
+import generate_torch
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "src/softnpu/spec"
@@ -351,7 +352,7 @@ def outputs(stage: str) -> dict[Path, str]:
         tables[ROOT / "src/softnpu/constants.py"] = constants()
         for module in MODULES:
             tables[ROOT / "src/acl" / ("__init__.pyi" if module == "acl" else f"{module}.pyi")] = stub(module)
-        for part in (generate_atc, generate_media):
+        for part in (generate_atc, generate_media, generate_torch):
             tables.update({path: text for path, text in part.outputs().items() if path.suffix == ".py"})
         return tables
     support = ROOT / "docs/support"
@@ -363,7 +364,7 @@ def outputs(stage: str) -> dict[Path, str]:
     pages[ROOT / "docs/environment.md"] = environment_page()
     pages[support / "operators.md"] = operators_page()
     pages[support / "onnx_suite.md"] = generate_onnx_suite.page()
-    for part in (generate_atc, generate_media):
+    for part in (generate_atc, generate_media, generate_torch):
         pages.update({path: text for path, text in part.outputs().items() if path.suffix == ".md"})
     return pages
 
