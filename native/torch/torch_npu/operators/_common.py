@@ -1,0 +1,75 @@
+"""What the bodies of operators share: argument checks with the documented code, halves, out= forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_npu._errors import ErrCode, ops_error
+
+# Codes of `int dtype` arguments: below 256 torch's own numbers, from 256 on those of ACL.
+_ACL = 256
+_TORCH_TYPES = {
+    0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
+    7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 12: torch.qint8, 13: torch.quint8,
+    15: torch.bfloat16, 16: torch.quint4x2, 23: torch.float8_e5m2, 24: torch.float8_e4m3fn,
+}  # fmt: skip
+_ACL_TYPES = {
+    0: torch.float32, 1: torch.float16, 2: torch.int8, 3: torch.int32, 4: torch.uint8, 6: torch.int16, 7: torch.uint16,
+    8: torch.uint32, 9: torch.int64, 10: torch.uint64, 11: torch.float64, 12: torch.bool, 16: torch.complex64,
+    17: torch.complex128, 27: torch.bfloat16, 35: torch.float8_e5m2, 36: torch.float8_e4m3fn,
+}  # fmt: skip
+
+
+def require(good: bool, message: str, code: ErrCode = ErrCode.PARAM) -> None:
+    """The operator's own check: RuntimeError with the line of operators."""
+    if not good:
+        raise RuntimeError(message + ops_error(code))
+
+
+def unsupported(message: str) -> NotImplementedError:
+    """An argument that is documented and not computed here."""
+    return NotImplementedError(message + ops_error(ErrCode.NOT_SUPPORT))
+
+
+def dtype_of(code: int | torch.dtype, name: str = "dtype") -> torch.dtype:
+    """The torch dtype behind an integer code."""
+    if isinstance(code, torch.dtype):
+        return code
+    found = _TORCH_TYPES.get(code) if code < _ACL else _ACL_TYPES.get(code - _ACL)
+    if found is None:
+        raise unsupported(f"{name} {code} has no dtype in torch")
+    return found
+
+
+def halves(x: Tensor, dim: int, name: str) -> tuple[Tensor, Tensor]:
+    """The first and the second half along a dimension."""
+    require(x.dim() > 0, f"{name}: the input is a scalar; it needs a dimension to split")
+    require(-x.dim() <= dim < x.dim(), f"{name}: dim {dim} is out of range for {x.dim()} dimensions", ErrCode.VALUE)
+    size = x.shape[dim]
+    require(
+        size % 2 == 0,
+        f"{name}: dimension {dim} has {size} elements; it must be even to be split in halves",
+        ErrCode.VALUE,
+    )
+    first, second = x.chunk(2, dim)
+    return first, second
+
+
+def into(out: Tensor, result: Tensor) -> Tensor:
+    """The out= form of a functional result."""
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)
+
+
+def gradient(function: Any, grad: Any, *inputs: Tensor) -> Any:
+    """The vector-Jacobian product of a composition with respect to its inputs: what a `_backward` operator answers."""
+    with torch.enable_grad():
+        leaves = [one.detach().requires_grad_() for one in inputs]
+        outputs = function(*leaves)
+        found = torch.autograd.grad(outputs, leaves, grad, allow_unused=True)
+    filled = tuple(torch.zeros_like(one) if given is None else given for given, one in zip(found, inputs, strict=True))
+    return filled[0] if len(filled) == 1 else filled
