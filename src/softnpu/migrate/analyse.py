@@ -1,0 +1,143 @@
+"""Static analysis of a project: unsupported and unknown interfaces, uses of CUDA, advice, and calls with a faster form."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+
+from softnpu.migrate import rows
+from softnpu.migrate.convert import MARK
+from softnpu.migrate.findings import Finding, Uses, find
+from softnpu.migrate.reports import UNSUPPORTED_COLUMNS, write_csv
+from softnpu.migrate.source import Source
+from softnpu.migrate.tree import scan
+
+AFFINITY_COLUMNS = ("File", "Start Line", "End Line", "Api Type", "Api Call Name", "Affinity Api Name")
+
+
+@dataclass
+class Inspection:
+    """What one file uses; `error` where it cannot be read."""
+
+    path: str
+    findings: Sequence[Finding] = ()
+    affinity: Sequence[Finding] = ()
+    torch: Sequence[Finding] = ()
+    error: str = ""
+
+    def cuda(self) -> Iterator[Finding]:
+        return (one for one in self.torch if one.name.startswith("torch.cuda"))
+
+
+@dataclass
+class Analysis:
+    """A project."""
+
+    root: Path
+    files: list[Inspection] = field(default_factory=list)
+
+
+def parse(path: Path) -> tuple[cst.Module | None, str]:
+    """The tree of a file, or why there is none."""
+    try:
+        text = Source.read(path).text
+        return (None, "") if text.startswith(MARK) else (cst.parse_module(text), "")
+    except OSError as problem:
+        return None, f"cannot be read ({problem.strerror})"
+    except (SyntaxError, UnicodeDecodeError, RecursionError) as problem:
+        return None, f"cannot be decoded or is nested too deeply ({type(problem).__name__})"
+    except cst.ParserSyntaxError as problem:
+        return None, f"not valid Python 3 at line {problem.raw_line}"
+
+
+def inspect(root: Path, relative: Path) -> Inspection:
+    """Read one file."""
+    try:
+        text = Source.read(root / relative).text
+    except (OSError, SyntaxError, UnicodeDecodeError) as problem:
+        return Inspection(str(relative), error=f"cannot be read ({problem})")
+    if text.startswith(MARK):
+        return Inspection(str(relative))
+    uses = Uses.read(text)
+    if uses is None:
+        return Inspection(str(relative), error="not valid Python 3")
+    return Inspection(
+        str(relative),
+        find(uses, rows.unsupported()),
+        find(uses, rows.affinity()),
+        find(uses, {"torch": "torch"}),
+    )
+
+
+def analyse(source: Path, skip: frozenset[Path] = frozenset()) -> Analysis:
+    """Read a project; `skip` are the folders of results in it."""
+    tree = scan(source, skip)
+    return Analysis(tree.root, [inspect(tree.root, relative) for relative in tree.python])
+
+
+def unknown_names(analysis: Analysis) -> Iterator[tuple[str, str]]:
+    """Names of torch that the torch installed here does not have: file and name. Without torch there are none to tell."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return
+    known: dict[str, bool] = {}
+    for one in analysis.files:
+        for name in dict.fromkeys(finding.name for finding in one.torch):
+            if name not in known:
+                known[name] = _exists(torch, name)
+            if not known[name]:
+                yield one.path, name
+
+
+def _exists(torch: Any, name: str) -> bool:
+    value = torch
+    parts = name.split(".")
+    for place, part in enumerate(parts[1:], 2):
+        if not hasattr(value, part):
+            try:
+                value = importlib.import_module(".".join(parts[:place]))
+            except ImportError:
+                return False
+        else:
+            value = getattr(value, part)
+    return True
+
+
+def write_results(source: Path, folder: Path, analysis: Analysis | None = None) -> Analysis:
+    """The lists of `transplant_result_file`."""
+    analysis = analysis or analyse(source, frozenset({folder.parent}))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(
+        folder / "cuda_op_list.csv",
+        ("File", "Api"),
+        dict.fromkeys((one.path, f.name) for one in analysis.files for f in one.cuda()),
+    )
+    write_csv(folder / "unknown_api.csv", ("File", "Api"), unknown_names(analysis))
+    for name, kind in (
+        ("unsupported_api.csv", "unsupported"),
+        ("api_precision_advice.csv", "precision"),
+        ("api_performance_advice.csv", "performance"),
+    ):
+        write_csv(folder / name, UNSUPPORTED_COLUMNS, _of_kind(analysis, kind))
+    write_csv(folder / "affinity_api_call.csv", AFFINITY_COLUMNS, affinity_rows(analysis))
+    return analysis
+
+
+def _of_kind(analysis: Analysis, kind: str) -> Iterator[tuple[object, ...]]:
+    for one in analysis.files:
+        for f in one.findings:
+            if f.row.kind == kind:
+                yield one.path, f.start_line, f.end_line, f.name, f.row.tip
+
+
+def affinity_rows(analysis: Analysis) -> Iterator[tuple[object, ...]]:
+    """The rows of the affinity list."""
+    for one in analysis.files:
+        for f in one.affinity:
+            yield one.path, f.start_line, f.end_line, f.row.type, f.name, f.row.better

@@ -1,0 +1,48 @@
+"""`dynamic_shape`: a copy of a project whose run tells which operators see changing shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from softnpu.migrate.analyse import parse
+from softnpu.migrate.device import is_entry
+from softnpu.migrate.edits import EditList
+from softnpu.migrate.names import Names
+from softnpu.migrate.place import Placer
+from softnpu.migrate.reports import write_template
+from softnpu.migrate.source import Source
+from softnpu.migrate.tree import copy_file, copy_link, scan
+
+PACKAGE = "ascend_dynamic_shape"
+
+
+def write_hooked_copy(source: Path, folder: Path) -> list[str]:
+    """Copy a project and let its entry files import the hooks; returns the entry files."""
+    tree = scan(source, frozenset({folder, folder.parent} - {source}))
+    for inner in tree.folders:
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+    entries = []
+    for relative in (*tree.python, *tree.others):
+        copy_file(tree, relative, folder)
+        if relative in tree.python and _hook(folder / relative):
+            entries.append(str(relative))
+    for link in tree.links:
+        copy_link(tree, link, folder)
+    write_template(PACKAGE, folder / PACKAGE)
+    return entries
+
+
+def _hook(path: Path) -> bool:
+    module, _ = parse(path)
+    if module is None:
+        return False
+    names = Names(module)
+    if not is_entry(names):
+        return False
+    source = Source.read(path)
+    edits = EditList(source.text.encode())
+    Placer(names, edits, source.newline).after_imports([f"import {PACKAGE}"], "")
+    if not edits.edits:
+        return False
+    path.write_bytes(source.encode(edits.apply().decode()))
+    return True
