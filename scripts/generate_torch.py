@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pprint
 import re
 import tomllib
 from pathlib import Path
@@ -45,13 +46,15 @@ def _bodies(module: str) -> set[str]:
     if not path.exists():
         return set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} | {
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.ImportFrom):  # the bodies of a large module stand in siblings
+            found |= {name.asname or name.name for name in node.names}
+    return found
 
 
 def _table() -> str:
@@ -100,6 +103,29 @@ def _page() -> str:
     return "\n".join([*head, *body])
 
 
+def _adapter() -> str:
+    """What the adapters of chips cannot do, for `SOFTNPU_TORCH=chip`."""
+    with (ROWS.parent / "adapter.toml").open("rb") as file:
+        rows = tomllib.load(file)
+    lines = [
+        MARK,
+        '"""What the adapters of chips cannot do."""',
+        "",
+        "from typing import Any",
+        "",
+        "# fmt: off",
+        "ROWS: dict[str, Any] = {",
+    ]
+    for name, value in rows.items():
+        text = pprint.pformat(value, width=130, compact=True, sort_dicts=False)
+        lines.append(f"    {name!r}: {text},".replace("\n", "\n    "))
+    return "\n".join([*lines, "}", ""])
+
+
 def outputs() -> dict[Path, str]:
     """Files and their texts."""
-    return {PACKAGE / "_table.py": _table(), ROOT / "docs/support/npu_operators.md": _page()}
+    return {
+        PACKAGE / "_table.py": _table(),
+        PACKAGE.parent / "_chip_rows.py": _adapter(),
+        ROOT / "docs/support/npu_operators.md": _page(),
+    }

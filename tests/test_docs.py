@@ -24,6 +24,7 @@ WITH_PROGRAMS = (
     "docs/howto.md",
     "docs/howto_models.md",
     "docs/howto_media.md",
+    "docs/howto_torch.md",
 )
 TIME_LIMIT_S = 60
 

@@ -74,6 +74,21 @@ def test_forked_worker_that_uses_the_device_is_told_to_spawn() -> None:
         list(DataLoader(OnDevice(), num_workers=1, multiprocessing_context="fork"))
 
 
+def test_forked_workers_that_hold_device_tensors_are_told_to_spawn() -> None:
+    data = TensorDataset(torch.arange(4.0).npu())
+    with pytest.raises(RuntimeError, match="Cannot re-initialize NPU in forked subprocess"):
+        list(DataLoader(data, num_workers=1, multiprocessing_context="fork"))
+    assert data.tensors[0].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_persistent_workers_serve_several_rounds() -> None:
+    torch.ones(1).npu()
+    loader = DataLoader(Numbers(), batch_size=5, num_workers=2, persistent_workers=True, pin_memory=True)
+    for _ in range(3):
+        assert [batch.label["n"].npu().tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+        assert torch.ones(2).npu().sum().item() == 2.0  # the device goes on between rounds
+
+
 def test_order_follows_the_cpu_generator() -> None:
     def order() -> list[int]:
         loader = DataLoader(Numbers(), sampler=RandomSampler(Numbers(), generator=torch.Generator().manual_seed(4)))

@@ -46,9 +46,32 @@ def test_numpy_refuses_the_device() -> None:
     for convert in (torch.Tensor.numpy, numpy.asarray):
         with pytest.raises(TypeError, match=r"can't convert npu:0 device type tensor to numpy. Use Tensor.cpu\(\)"):
             convert(x)
-    with pytest.raises(RuntimeError, match="Unsupported device in DLTensor"):
+    with pytest.raises((RuntimeError, BufferError), match="Unsupported device in DLTensor"):
         numpy.from_dlpack(x)
     assert numpy.from_dlpack(x, device="cpu").tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("stream", [None, -1, 0, 1, 7])
+def test_any_stream_will_do_since_work_is_over(stream: int | None) -> None:
+    x = torch.arange(3.0, device="npu")
+    assert from_dlpack(x.__dlpack__(stream=stream)).data_ptr() == x.data_ptr()
+    with pytest.raises(TypeError, match="stream must be"):
+        x.__dlpack__(stream="first")
+
+
+def test_other_array_protocols_refuse_the_device() -> None:
+    x = torch.arange(3.0, device="npu")
+    for name in ("__array_interface__", "__cuda_array_interface__"):
+        with pytest.raises(AttributeError):
+            getattr(x, name)
+    assert x.numpy(force=True).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_shared_memory_leaves_as_a_capsule_too() -> None:
+    x = torch.arange(3.0, device="npu").share_memory_()
+    back = from_dlpack(to_dlpack(x))
+    del x
+    assert back.add_(1).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_gradients_and_conjugates_are_refused() -> None:

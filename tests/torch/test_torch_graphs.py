@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch_npu  # noqa: F401
+import torch_npu
 from torch import nn
 from torch_npu.npu.graphs import (
     NPUGraph,
@@ -255,3 +255,55 @@ def test_several_graphed_callables_and_their_rules() -> None:
     module.register_forward_hook(lambda *_: None)
     with pytest.raises(AssertionError, match="hooks"):
         make_graphed_callables(module, (sample,))
+
+
+def test_what_looks_at_tensors_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = torch.tensor([1.0, 2.0], device="npu")
+    captured = torch.npu.NPUGraph()
+    with torch.npu.graph(captured):
+        y = x * 2
+        torch_npu.print_npugraph_tensor(y, tensor_name="y")
+        torch_npu.save_npugraph_tensor(y, save_path=str(tmp_path / "y.pt"))
+        y.add_(1)
+    assert capsys.readouterr().out == "", "captured work has not run yet"
+    captured.replay()
+    x.fill_(4)
+    captured.replay()
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["y: tensor([2., 4.], device='npu:0')", "y: tensor([8., 8.], device='npu:0')"]
+    assert torch.load(tmp_path / "y.pt").tolist() == [2, 4]
+    assert torch.load(tmp_path / "y_1.pt").tolist() == [8, 8]
+    assert y.tolist() == [9, 9]
+    torch_npu.print_npugraph_tensor(x)
+    assert capsys.readouterr().out == "tensor([4., 4.], device='npu:0')\n"
+    with pytest.raises(RuntimeError, match=r"on npu is expected but got cpu(?s:.*)ERR03001 GRAPH"):
+        torch_npu.print_npugraph_tensor(torch.ones(1))
+
+
+def test_graph_mode_of_the_older_interface() -> None:
+    npu = torch.npu
+    assert not npu.is_graph_mode()
+    with pytest.raises(RuntimeError, match=r"must be graph mode(?s:.*)ERR03005"):
+        npu.launch_graph()
+    npu.enable_graph_mode()
+    assert npu.is_graph_mode()
+    x = torch.ones(3, device="npu") + 1
+    npu.launch_graph()
+    npu.disable_graph_mode()
+    assert not npu.is_graph_mode()
+    assert x.tolist() == [2, 2, 2]
+    graphed = npu.make_replay_graph(lambda one: one * 3, (x,))
+    assert graphed(x + 1).tolist() == [9, 9, 9]
+
+
+def test_graph_handlers_and_error_lines() -> None:
+    @torch.npu.register_npu_graph_handler(["npu_fused_infer_attention_score"])
+    class Handler:
+        pass
+
+    assert Handler.__name__ == "Handler"
+    for call in (torch.npu.NPUGraph().replay, torch.npu.NPUGraph().pool, lambda: torch.npu.NPUGraph().debug_dump("x")):
+        with pytest.raises(
+            RuntimeError, match=r"without a preceding successful capture\.\n\[ERROR\] .* ERR03005 GRAPH internal error"
+        ):
+            call()

@@ -75,7 +75,9 @@ def test_transfer_imports_its_module_or_says_that_it_is_missing(monkeypatch: pyt
         _patches.transfer_if_asked()
 
 
-def test_a_second_accelerator_is_refused_with_its_code() -> None:
+def test_a_second_accelerator_is_refused_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    _patches.refuse_other_accelerator("cuda")  # lenient: npu lives beside it
+    monkeypatch.setenv("SOFTNPU_TORCH", "chip")
     with pytest.raises(RuntimeError, match=r"(?s)Two accelerators cannot be used .*: npu and cuda.*ERR00007 PTA"):
         _patches.refuse_other_accelerator("cuda")
     _patches.refuse_other_accelerator("cpu")

@@ -1,8 +1,8 @@
-"""torch.npu: options, precision, deterministic results, sync debug, dumps."""
+"""torch.npu: options, precision, deterministic results, sync debug."""
 
 from __future__ import annotations
 
-import json
+import threading
 import warnings
 
 import pytest
@@ -156,6 +156,11 @@ SYNCHRONISING = {
     "tolist": lambda x: x.tolist(),
     "nonzero": lambda x: x.nonzero(),
     "mask": lambda x: x[x > 0],
+    "put by mask": lambda x: x.index_put((x > 0,), torch.tensor(1.0, device="npu")),
+    "masked_select": lambda x: x.masked_select(x > 0),
+    "unique": lambda x: torch._unique2(x),
+    "where": lambda x: torch._C._VariableFunctions.where(x > 0),
+    "repeat_interleave": lambda x: x.long().repeat_interleave(torch.tensor([1, 2, 1], device="npu")),
 }
 
 
@@ -193,39 +198,38 @@ def test_sync_debug_modes():
             npu.set_sync_debug_mode(wrong)
 
 
-def test_sync_debug_may_end_inside_another_mode():
-    from torch.utils.flop_counter import FlopCounterMode
-
-    x = torch.ones(2, 2, device="npu")
+def test_sync_debug_is_for_all_threads():
+    x = X.npu().requires_grad_()
     npu.set_sync_debug_mode("error")
-    with FlopCounterMode(display=False) as flops:
-        npu.set_sync_debug_mode("default")
-        (x @ x).sum().item()
-    assert flops.get_total_flops() == 16
+    errors = []
+
+    def other():
+        try:
+            x.sum().item()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert "called a synchronizing NPU operation: aten::_local_scalar_dense" in errors[0]
+    assert "ERR00005 PTA internal error" in errors[0]
+    y = x * 2
+    y.register_hook(lambda grad: grad * grad.item() if grad.numel() == 1 else grad.cpu().npu())
+    with pytest.raises(RuntimeError, match="synchronizing NPU operation"):
+        y.sum().backward()
 
 
-def dump_config(folder, **change) -> str:
-    entry = {"dump_list": [], "dump_path": str(folder), "dump_mode": "all", "dump_op_switch": "on", **change}
-    (folder / "dump.json").write_text(json.dumps({"dump": entry}))
-    return str(folder / "dump.json")
-
-
-def test_dumps(tmp_path):
-    with pytest.raises(AssertionError, match=r"cfg_file nowhere\.json path does not exists\."):
-        npu.set_dump("nowhere.json")
-    good = dump_config(tmp_path)
-    with pytest.raises(RuntimeError, match="init_dump"):
-        npu.set_dump(good)
-    npu.init_dump()
-    with pytest.warns(UserWarning, match="not dumped"):
-        npu.set_dump(good)
-    for wrong in ({"dump_mode": "some"}, {"dump_op_switch": True}, {"dump_path": str(tmp_path / "no")}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            npu.set_dump(dump_config(tmp_path, **wrong))
-    (tmp_path / "dump.json").write_text("[1")
-    with pytest.raises(ValueError, match="is no dump configuration"):
-        npu.set_dump(str(tmp_path / "dump.json"))
-    npu.finalize_dump()
+def test_sync_debug_of_copies_and_indices():
+    x = X.npu()
+    npu.set_sync_debug_mode("error")
+    x.copy_(torch.ones(3))  # to the device: the host goes on
+    x[torch.tensor([0, 1])]
+    x[1:] = 3
+    host = torch.empty(3)
+    host.copy_(x, non_blocking=True)
+    npu.set_sync_debug_mode("default")
+    assert host.tolist() == [1, 3, 3]
 
 
 def test_default_mode_is_silent():

@@ -108,6 +108,20 @@ def test_event() -> None:
     assert torch.npu.Event().query() is True
 
 
+def test_profiler() -> None:
+    x = torch.randn(64, 64, device="npu")
+    with torch.autograd.profiler.profile(use_npu=True, record_shapes=True) as prof:
+        for _ in range(3):
+            (x @ x).relu()
+    rows = {row.key: row for row in prof.key_averages()}
+    assert rows["aten::mm"].count == rows["aten::relu"].count == 3
+    assert 0 < rows["aten::mm"].device_time_total < 1e6, "microseconds"
+    assert 0 < rows["aten::mm"].cpu_time_total < 1e6
+    assert "aten::mm" in prof.table() and "NPU" in prof.table()
+    with pytest.raises(RuntimeError, match="exclude each other"):
+        torch.autograd.profiler.profile(use_npu=True, use_cuda=True)
+
+
 # Table 2: making tensors
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
 import pytest
 import torch
 import torch.npu
+from chip_runs import outcomes, python
 from torch import nn
+
+CHIP = {"SOFTNPU_TORCH": "chip", "SOFTNPU_SOC": "Ascend910A"}  # the adapter that the guide is about
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +137,94 @@ def test_compile_options() -> None:
     torch.npu.set_option({"ACL_OP_DEBUG_LEVEL": 0})
     with pytest.raises(TypeError, match="must be a dict"):
         torch.npu.set_option(["ACL_OP_DEBUG_LEVEL"])
+
+
+# The failing snippets, on the chip and with the adapter of the guide.
+
+FAILING = {
+    "set_device": (
+        "x = torch.ones(2).npu(); torch.npu.set_device('npu:1')",
+        r"RuntimeError: ExchangeDevice: this thread uses npu:0 and cannot switch to npu:1 .*ERR00001 PTA",
+    ),
+    "tensor.to": (
+        "torch.npu.set_device('npu:0'); x = torch.ones(2).npu(); x.to('npu:1')",
+        r"RuntimeError: ExchangeDevice: .*ERR00001 PTA",
+    ),
+    "model.to": (
+        "torch.npu.set_device('npu:1'); nn.Linear(2, 2).to('npu:0')",
+        r"RuntimeError: ExchangeDevice: this thread uses npu:1 and cannot switch to npu:0 .*ERR00001 PTA",
+    ),
+    "back again": (
+        "torch.npu.set_device('npu:1'); x = torch.ones(2).npu(); torch.npu.set_device('npu:0'); torch.ones(2).npu()",
+        r"RuntimeError: ExchangeDevice: .*ERR00001 PTA",
+    ),
+    "backward first": (
+        "x = torch.randn(20, 10).requires_grad_(); torch.sum(x).backward(); torch.npu.set_device('npu:1')",
+        r"RuntimeError: 0 INTERNAL ASSERT FAILED: backward ran before torch.npu.set_device.*ERR00001 PTA",
+    ),
+    "trunc": (
+        "torch.trunc(torch.tensor([1.5]).npu())",
+        r"RuntimeError: Could not run 'aten::trunc.out' with arguments from the 'NPUTensorId' backend\..*ERR01007 OPS",
+    ),
+    "mixed stack": (
+        "torch.stack((torch.ones(2).npu(), torch.ones(2).npu().half()), -1)",
+        r"RuntimeError: Run: NPU error,NPU error code is:500002\..*Float and Half.*ERR01002 OPS",
+    ),
+    "max of int64": (
+        "torch.max(torch.randn(10, 20).to(torch.int64).npu())",
+        r"RuntimeError: aten::max: dtype Long is not supported on Ascend910A.*ERR01007 OPS",
+    ),
+    "bce of int64": (
+        "F.binary_cross_entropy_with_logits(torch.randn(4).npu(), torch.tensor([0, 1, 1, 0]).npu())",
+        r"RuntimeError: .*Op type SigmoidCrossEntropyWithLogitsV2 of ops kernel AIcoreEngine is unsupported.*ERR01007 OPS",
+    ),
+    "out of memory": (
+        "torch.empty(1 << 45, dtype=torch.uint8, device='npu')",
+        r"OutOfMemoryError: NPU out of memory\.",
+    ),
+}
+FIXED = {
+    "set_device": "torch.npu.set_device('npu:1'); x = torch.ones(2).npu(); out = str((x + x.to('npu:1')).device)",
+    "backward": "torch.npu.set_device('npu:1'); x = torch.randn(20, 10).requires_grad_(); torch.sum(x).backward(); y = x.npu(); "
+    "torch.sum(y).backward(); out = str(y.device)",
+    "trunc": "out = torch.trunc(torch.tensor([1.5]).npu().cpu()).npu().item()",
+    "mixed stack": "out = str(torch.stack((torch.ones(2).npu(), torch.ones(2).npu().half().float()), -1).dtype)",
+    "max": "out = torch.max(torch.tensor([1, 5, 2]).npu().int()).item()",
+    "bce": "out = F.binary_cross_entropy_with_logits(torch.zeros(2).npu(), torch.tensor([0, 1]).npu().float()).item()",
+    "stream": "s = torch.npu.current_stream(); s.synchronize(); out = s.query()",
+}
+
+
+def test_faq_what_fails_on_the_guide_s_chip() -> None:
+    found, _ = outcomes({name: code for name, (code, _) in FAILING.items()}, **CHIP)
+    for name, (_, expected) in FAILING.items():
+        assert re.match(f"(?s){expected}", found[name]), f"{name}: {found[name]}"
+
+
+def test_faq_what_fails_there_works_without_the_limits() -> None:
+    """Memory stays a limit, and torch itself wants float targets."""
+    found, _ = outcomes({name: code for name, (code, _) in FAILING.items()}, SOFTNPU_SOC="Ascend910A")
+    assert {name for name, text in found.items() if text != "None"} == {"out of memory", "bce of int64"}
+    assert "can't be cast to the desired output type Long" in found["bce of int64"]
+
+
+def test_faq_the_fixed_versions_work_on_the_guide_s_chip() -> None:
+    found, errors = outcomes(FIXED, **CHIP)
+    assert found == {
+        "set_device": "'npu:1'",
+        "backward": "'npu:1'",
+        "trunc": "1.0",
+        "mixed stack": "'torch.float32'",
+        "max": "5",
+        "bce": "0.6931471824645996",
+        "stream": "True",
+    }
+    assert "atexit" not in errors
+
+
+@pytest.mark.parametrize(("start", "complains"), [("", True), ("torch.npu.set_device(1); ", False)])
+def test_faq_error_at_exit(start: str, complains: bool) -> None:
+    """A device other than the first, used without set_device, made the shutdown fail."""
+    done = python(f"import torch; import torch_npu; {start}print(torch.ones(2, device='npu:1').device)", **CHIP)
+    assert done.returncode == 0 and done.stdout == "npu:1\n", done.stderr
+    assert ("Error in atexit._run_exitfuncs:\nRuntimeError: npuSynchronizeDevice" in done.stderr) == complains

@@ -20,6 +20,7 @@ import torch_npu
 import torch_npu.utils
 from torch_npu.utils.storage import _rebuild_npu_tensor
 
+pytestmark = pytest.mark.filterwarnings("ignore:npu tensors were saved in torch's old file format")
 VALUES = [0.0, 1.0, 2.0, 3.0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -77,23 +78,56 @@ def test_storage_grows_shrinks_and_is_copied() -> None:
     assert storage.clone().tolist() == storage.tolist()
 
 
-def test_handles_carry_a_copy_of_the_values() -> None:
+def test_handles_open_the_same_memory() -> None:
     x = torch.arange(8.0).npu()
     handle = x.untyped_storage()._share_npu_()
-    assert handle[0] == 0 and handle[2] == 32
-    x.zero_()
+    assert handle[0] == 0 and handle[2:4] == (32, 0)
+    x[0] = 5.0
     opened = torch.UntypedStorage._new_shared_npu(*handle)
     torch.UntypedStorage._release_ipc_counter_npu(handle[4], handle[5], device=handle[0])
-    assert torch.tensor([], device="npu").set_(opened).tolist() == list(range(8))
+    assert torch.tensor([], device="npu").set_(opened).tolist() == [5, 1, 2, 3, 4, 5, 6, 7]
+    assert opened.data_ptr() == x.data_ptr()  # this process has it already
+    empty = torch.UntypedStorage(0, device="npu:1")
+    assert torch.UntypedStorage._new_shared_npu(*empty._share_npu_()).device == torch.device("npu:1")
+
+
+@pytest.mark.parametrize("handle", [b"", b"garbage:1:2:3", b"softnpu-ipc:1", b"softnpu-ipc:0:0:0", 7])
+def test_what_is_no_handle_is_refused(handle: object) -> None:
+    with pytest.raises(RuntimeError, match=r"_new_shared_npu: .* cannot be opened(?s:.*)ERR00008 PTA"):
+        torch.UntypedStorage._new_shared_npu(0, handle, 32, 0)
+
+
+def test_handles_are_refused_where_they_cannot_be() -> None:
     with pytest.raises(RuntimeError, match="only available on NPU, this storage is on cpu"):
         torch.UntypedStorage(4)._share_npu_()
     with pytest.raises(RuntimeError, match="offset 4 cannot be"):
-        torch.UntypedStorage._new_shared_npu(0, (b"", b""), 32, 4)
+        torch.UntypedStorage._new_shared_npu(0, b"", 32, 4)
+    x = torch.arange(8.0).npu()
+    device, handle, *rest = x.untyped_storage()._share_npu_()
+    del x
+    with pytest.raises(RuntimeError, match="whose storage still lives"):
+        torch.UntypedStorage._new_shared_npu(device, handle, *rest)
 
 
-def test_share_memory_is_allowed_and_keeps_the_tensor() -> None:
-    x = torch.ones(2).npu()
+def test_share_memory_moves_the_storage_under_all_its_tensors() -> None:
+    x = torch.arange(4.0).npu()
+    part, before = x[1:], x.data_ptr()
     assert x.share_memory_() is x and x.is_shared()
+    moved = x.data_ptr()
+    assert moved != before and part.data_ptr() == moved + 4
+    part.add_(1)
+    assert x.share_memory_().data_ptr() == moved and x.tolist() == [0.0, 2.0, 3.0, 4.0]
+    assert torch.empty(0, device="npu").share_memory_().numel() == 0
+    model = torch.nn.Linear(2, 2).npu().share_memory()
+    assert model(torch.ones(1, 2).npu()).shape == (1, 2)
+
+
+def test_shared_memory_does_not_grow() -> None:
+    x = torch.zeros(2, device="npu").share_memory_()
+    for grow in (lambda: x.resize_(16), lambda: torch.add(torch.ones(8).npu(), 1, out=x)):
+        with pytest.raises(RuntimeError, match="not resizable"), warnings.catch_warnings(action="ignore"):
+            grow()
+    assert x.untyped_storage().nbytes() == 8
 
 
 def test_pinned_storage() -> None:

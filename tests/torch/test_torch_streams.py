@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+import torch_npu
 
 npu = torch.npu
 
@@ -121,6 +122,51 @@ def test_external_stream():
     ):
         with pytest.raises(RuntimeError, match=r"ExternalStream does not support .*0xabc0"):
             refused()
+    x = torch.ones(3, device="npu")
+    with pytest.raises(RuntimeError, match="ExternalStream does not support record_stream"):
+        x.record_stream(stream)
+    with pytest.raises(RuntimeError, match="ExternalStream does not support erase_stream"):
+        torch_npu.erase_stream(x, stream)
+    with (
+        pytest.raises(RuntimeError, match="ExternalStream does not support capture"),
+        npu.graph(npu.NPUGraph(), stream=stream),
+    ):
+        pass
+    assert npu.current_stream() == npu.default_stream()
+
+
+def test_record_and_erase_stream():
+    x = torch.ones(3, device="npu")
+    side = npu.Stream()
+    x.record_stream(side)
+    assert torch_npu.erase_stream(x, side) is None
+    torch_npu.erase_stream(x, side)  # once more does no harm
+    for wrong in ((torch.ones(3), side), (3, side), (x, 5)):
+        with pytest.raises((RuntimeError, TypeError), match=r"should be(?s:.*)ERR0000[12]"):
+            torch_npu.erase_stream(*wrong)
+
+
+def test_streams_are_interchangeable_with_torchs():
+    ours, theirs = npu.Stream(), torch.Stream("npu:0")
+    assert ours == torch.Stream(stream_id=ours.stream_id, device_index=0, device_type=ours.device_type)
+    assert (
+        len({ours, npu.Stream(stream_id=ours.stream_id, device_index=0, device_type=ours.device_type), npu.Stream()})
+        == 2
+    )
+    assert ours != 3
+    with npu.stream(theirs):
+        assert npu.current_stream().stream_id == theirs.stream_id
+        x = torch.ones(3, device="npu") * 2
+    ours.wait_stream(theirs)
+    event = torch.Event("npu")
+    event.record(ours)
+    ours.wait_event(event)
+    theirs.wait_event(ours.record_event())
+    with ours:
+        assert torch.accelerator.current_stream() == ours
+    assert npu.StreamContext(None).__enter__() is None
+    assert npu.Stream.priority_range() == (0, -1)
+    assert x.sum().item() == 6
 
 
 def test_event_life():

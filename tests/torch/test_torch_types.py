@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy
 import pytest
@@ -86,6 +88,44 @@ def test_default_tensor_type(kind: str | type) -> None:
     assert torch.ones(2).type() == "torch.DoubleTensor"
 
 
+def test_default_device() -> None:
+    torch.set_default_device("npu:1")
+    try:
+        assert torch.ones(2).device == torch.device("npu:1") and torch.nn.Linear(1, 1).weight.device.index == 1
+        assert torch.tensor([1.0]).device.type == "npu" and torch.ones(1, device="cpu").device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(2).device.type == "cpu"
+
+
+@pytest.mark.parametrize("way", [lambda value: pickle.loads(pickle.dumps(value)), copy.deepcopy])
+def test_generators_and_devices_are_copied_streams_and_events_are_not(way: Callable[[Any], Any]) -> None:
+    generator = torch.Generator(device="npu:1").manual_seed(5)
+    torch.rand(3, device="npu:1", generator=generator)
+    twin = way(generator)
+    assert twin.device == generator.device and twin.get_state().tolist() == generator.get_state().tolist()
+    expected = torch.rand(3, device="npu:1", generator=generator)
+    assert torch.equal(torch.rand(3, device="npu:1", generator=twin), expected)
+    assert way(torch.device("npu", 1)) == torch.device("npu:1")
+    for value in (torch.npu.Stream(), torch.npu.Event()):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            way(value)
+
+
+def test_dropout_with_byte_mask_is_dropout_with_a_warning() -> None:
+    x = torch.ones(64, device="npu")
+    torch.manual_seed(3)
+    expected = torch.nn.functional.dropout(x, 0.25)
+    torch.manual_seed(3)
+    with pytest.warns(FutureWarning, match="dropout_with_byte_mask is deprecated"):
+        assert torch.equal(torch.nn.functional.dropout_with_byte_mask(x, 0.25), expected)
+    with pytest.warns(FutureWarning, match="DropoutWithByteMask is deprecated"):
+        module = torch.nn.DropoutWithByteMask(0.25)
+    torch.manual_seed(3)
+    assert torch.equal(module(x), expected) and torch.equal(module.eval()(x), x)
+    assert repr(copy.deepcopy(module)) == "DropoutWithByteMask(p=0.25, inplace=False)"
+
+
 def test_generator_methods() -> None:
     generator = torch.Generator(device="npu")
     assert generator.device == torch.device("npu:0")
@@ -95,10 +135,10 @@ def test_generator_methods() -> None:
     assert state.view(torch.int64).tolist() == [7, 0]
     first = torch.rand(5, device="npu", generator=generator)
     assert generator.get_offset() > 0 and generator.get_offset() % 4 == 0
-    copy = generator.clone_state()
+    clone = generator.clone_state()
     second = torch.rand(5, device="npu", generator=generator)
     assert not torch.equal(first, second)
-    assert torch.equal(torch.rand(5, device="npu", generator=copy), second)
+    assert torch.equal(torch.rand(5, device="npu", generator=clone), second)
     generator.set_state(state)
     assert torch.equal(torch.rand(5, device="npu", generator=generator), first)
     generator.set_offset(0)

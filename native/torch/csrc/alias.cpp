@@ -2,8 +2,10 @@
 
 #include "allocator.h"
 #include "device.h"
+#include "errors.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
 #include <c10/core/CPUAllocator.h>
@@ -29,11 +31,12 @@ c10::intrusive_ptr<c10::StorageImpl> borrow(c10::StorageImpl* storage) {
   c10::DataPtr borrowed(data, c10::Device(c10::DeviceType::CPU));
   if (spare == nullptr) {
     return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage->nbytes(), std::move(borrowed),
-                                                 c10::GetCPUAllocator(), true);
+                                                 c10::GetCPUAllocator(), storage->resizable());
   }
   if (spare->data() != data || spare->nbytes() != storage->nbytes()) {
     spare->set_data_ptr_noswap(std::move(borrowed));
     spare->set_nbytes(storage->nbytes());
+    spare->set_resizable(storage->resizable());
   }
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim(spare);
 }
@@ -58,7 +61,19 @@ at::Tensor make_empty(c10::Storage storage, bool on_npu, const at::Tensor& like)
   return at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
 }
 
+// Sizes, strides and offsets of the parts are tensors of the host on every device.
+at::Tensor make_nested(c10::Storage storage, bool on_npu, const at::Tensor& like) {
+  const auto count = static_cast<int64_t>(storage.nbytes() / like.dtype().itemsize());
+  const auto key = on_npu ? c10::DispatchKey::PrivateUse1 : c10::DispatchKey::CPU;
+  auto buffer = at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  buffer.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+  const auto* impl = at::native::get_nested_tensor_impl(like);
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(buffer, impl->get_nested_sizes(), impl->get_nested_strides(),
+                                                               impl->get_storage_offsets());
+}
+
 at::Tensor make(c10::Storage storage, bool on_npu, const at::Tensor& like) {
+  if (C10_UNLIKELY(like.is_nested())) return make_nested(std::move(storage), on_npu, like);
   auto made = make_empty(std::move(storage), on_npu, like);
   auto* impl = made.unsafeGetTensorImpl();
   copy_geometry(like, impl);
@@ -66,6 +81,13 @@ at::Tensor make(c10::Storage storage, bool on_npu, const at::Tensor& like) {
   if (like.is_neg()) impl->_set_neg(true);
   if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
   return made;
+}
+
+// The CPU's kernels would run into the null pointer.
+void check_has_memory(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.numel() == 0, "The tensor has a non-zero number of elements, but its data is not allocated yet: a tensor of shape ",
+              tensor.sizes(), " lost the memory of its storage (untyped_storage().resize_(0), set_); give it memory before use",
+              pta_error(ErrCode::kPointer));
 }
 
 }  // namespace
@@ -90,11 +112,14 @@ void register_storage() { c10::SetStorageImplCreate(kNpu, &make_storage); }
 
 at::Tensor Aliases::to_cpu(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != kNpu) return tensor;
-  TORCH_CHECK(tensor.layout() == c10::kStrided, "a tensor of layout ", tensor.layout(), " is not supported on npu; use to_dense()");
+  TORCH_CHECK(tensor.layout() == c10::kStrided, "a tensor of layout ", tensor.layout(), " is not supported on npu; use to_dense()",
+              ops_error(ErrCode::kNotSupported));
   for (const auto& pair : pairs_) {
     if (pair.npu.is_same(tensor)) return pair.cpu;
   }
-  auto alias = make(c10::Storage(storage_of(tensor)), false, tensor);
+  const auto& storage = storage_of(tensor);
+  if (C10_UNLIKELY(storage->data() == nullptr)) check_has_memory(tensor);
+  auto alias = make(c10::Storage(storage), false, tensor);
   pairs_.push_back({tensor, alias});
   return alias;
 }
@@ -112,7 +137,8 @@ at::Tensor Aliases::to_npu(const at::Tensor& result, c10::Device device) {
     if (pair.cpu.is_same(result)) return pair.npu;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(result.layout() == c10::kStrided, "a result of layout ", result.layout(),
-                              " is not supported on npu: sparse tensors are refused; compute it on the cpu");
+                              " is not supported on npu: sparse tensors are refused; compute it on the cpu",
+                              ops_error(ErrCode::kNotSupported));
   auto* storage = result.storage().unsafeGetStorageImpl();
   for (const auto* kept : kept_) {
     if (kept == storage) return result;
@@ -144,6 +170,7 @@ void Aliases::write_back() {
       npu_storage->set_data_ptr_noswap(std::move(data));
       npu_storage->set_nbytes(bytes);
     }
+    if (C10_UNLIKELY(pair.npu.is_nested())) continue;
     if (pair.npu.sizes() != pair.cpu.sizes() || pair.npu.strides() != pair.cpu.strides() ||
         pair.npu.storage_offset() != pair.cpu.storage_offset()) {
       copy_geometry(pair.cpu, npu);

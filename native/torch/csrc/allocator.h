@@ -1,34 +1,28 @@
-// The caching allocator of the npu devices: blocks cut out of segments, with the counts that torch.npu.memory_stats shows.
+// The allocator of the npu devices as torch sees it: memory by address, over the books of each device (device_memory.h).
 #pragma once
 
-#include <c10/core/Allocator.h>
+#include "cpu_memory.h"
+
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <string>
-#include <vector>
+#include <optional>
 
 namespace softnpu {
 
-c10::DeviceAllocator* allocator();
+class DeviceMemory;
 
+c10::DeviceAllocator* allocator();
+DeviceMemory& memory_of(c10::DeviceIndex index);
+
+// On a device that is known to be there, which need not be the current one of this thread.
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t bytes);
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream);
 void raw_free(void* address);
-void set_memory_fraction(c10::DeviceIndex device, double fraction);
-double memory_fraction(c10::DeviceIndex device);
-std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot();
-void empty_cache();
+bool free_if_ours(void* address);
+void erase_stream(const c10::DataPtr& data, c10::StreamId stream);
+void empty_cache(std::optional<uint32_t> pool = std::nullopt);
 
-// Whether memory that CPU kernels ask for in this thread belongs to a device: the fallback runs them for it.
-struct CpuMemoryIsNpu {
-  explicit CpuMemoryIsNpu(c10::DeviceIndex device);
-  ~CpuMemoryIsNpu();
-  CpuMemoryIsNpu(const CpuMemoryIsNpu&) = delete;
-  CpuMemoryIsNpu& operator=(const CpuMemoryIsNpu&) = delete;
-
- private:
-  int before_;
-};
-
-void install_cpu_allocator();
+// The device whose memory an address lies in, the allocator's own or other memory of the runtime; raises for any other.
+c10::DeviceIndex device_of(void* address);
 
 }  // namespace softnpu

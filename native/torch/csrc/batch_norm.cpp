@@ -44,6 +44,11 @@ at::Tensor normalize(const at::Tensor& input, const Optional& weight, const Opti
   return cpu.back(result.to(values.scalar_type()));
 }
 
+at::Tensor& normalize_out(const at::Tensor& input, const Optional& weight, const Optional& bias, const at::Tensor& mean,
+                          const at::Tensor& invstd, double eps, at::Tensor& out) {
+  return out.resize_(input.sizes()).copy_(normalize(input, weight, bias, mean, invstd, eps));
+}
+
 void move_average(const std::optional<at::Tensor>& running, const at::Tensor& now, double momentum) {
   if (running) running->copy_(running->mul(1 - momentum).add_(now, momentum));
 }
@@ -114,6 +119,7 @@ at::Tensor backward_normalize(const at::Tensor& grad, const at::Tensor& input, c
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("batch_norm_stats", stats);
   m.impl("batch_norm_elemt", normalize);
+  m.impl("batch_norm_elemt.out", normalize_out);
   m.impl("batch_norm_gather_stats", gather_equal);
   m.impl("batch_norm_gather_stats_with_counts", gather);
   m.impl("batch_norm_update_stats", update_stats);

@@ -4,11 +4,10 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <iomanip>
-#include <sstream>
 
 #include <Python.h>
 
@@ -45,20 +44,21 @@ bool is_compact() {
 
 std::string rank() {
   const char* value = std::getenv("RANK");
-  if (value == nullptr || *value == '\0' || std::strspn(value, "0123456789") != std::strlen(value)) return "-1";
+  if (value == nullptr || *value == '\0' || std::strspn(value, "0123456789") != std::strlen(value) || std::strlen(value) > 9) return "-1";
   return value;
 }
 
+// Without streams: the locale of a libstdc++ that is older than the compiler's is no place to be in while an error is told.
 std::string line(int module, const char* name, ErrCode code) {
   if (is_compact()) return "";
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
-  std::ostringstream text;
-  text << "\n[ERROR] " << std::put_time(&local, "%Y-%m-%d-%H:%M:%S") << " (PID:" << getpid()
-       << ", Device:" << static_cast<int>(current_device()) << ", RankID:" << rank() << ") ERR" << std::setfill('0') << std::setw(2)
-       << module << std::setw(3) << static_cast<int>(code) << ' ' << name << ' ' << text_of(code);
-  return text.str();
+  char moment[32], text[256];
+  std::strftime(moment, sizeof(moment), "%Y-%m-%d-%H:%M:%S", &local);
+  std::snprintf(text, sizeof(text), "\n[ERROR] %s (PID:%d, Device:%d, RankID:%s) ERR%02d%03d %s %s", moment, static_cast<int>(getpid()),
+                static_cast<int>(current_device()), rank().c_str(), module, static_cast<int>(code), name, text_of(code));
+  return text;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // torch.ops.npu: the operators that ask for a storage format or tell it.
 #include "device.h"
+#include "errors.h"
 #include "formats.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +16,7 @@ using Code = std::optional<int64_t>;
 
 void check_npu(const at::Tensor& self, const char* name) {
   TORCH_CHECK(self.device().type() == kNpu, name, ": Expected all tensors to be on the same device. Expected NPU tensor, got one on ",
-              self.device(), "; move it with .npu() first");
+              self.device(), "; move it with .npu() first", pta_error(ErrCode::kParam));
 }
 
 // Storages of traced tensors are not real, so nothing is known about them and nothing is kept.
@@ -145,7 +146,8 @@ at::Tensor& format_cast_in_place_like(at::Tensor& self, const at::Tensor& source
 
 at::Tensor empty_in(c10::IntArrayRef size, at::TensorOptions options, int64_t wanted, bool padded) {
   const auto device = options.device_opt().value_or(c10::Device(kNpu, current_device()));
-  TORCH_CHECK(device.type() == kNpu, "a storage format needs a tensor on npu, device is ", device);
+  TORCH_CHECK(device.type() == kNpu, "a storage format needs a tensor on npu, device is ", device,
+              pta_error(ErrCode::kParam));
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto format = granted(wanted, size, padded);
   auto made = at::empty({product(storage_sizes(format, size, options.dtype().itemsize()))}, options.device(device));
@@ -162,7 +164,8 @@ at::TensorOptions options_of(std::optional<at::ScalarType> dtype, std::optional<
 at::Tensor empty_with_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                              std::optional<c10::Device> device, std::optional<bool> pin_memory, int64_t format, Code aligned_kb) {
   // Blocks of the allocator start at multiples of 512 bytes, which nothing here needs to be more.
-  TORCH_CHECK(!aligned_kb || (*aligned_kb >= 0 && *aligned_kb <= 16), "base_addr_aligned_kb should be in [0, 16], got ", *aligned_kb);
+  TORCH_CHECK(!aligned_kb || (*aligned_kb >= 0 && *aligned_kb <= 16), "base_addr_aligned_kb should be in [0, 16], got ", *aligned_kb,
+              pta_error(ErrCode::kValue));
   return empty_in(size, options_of(dtype, layout, device, pin_memory), format, allow_internal_format());
 }
 
@@ -179,6 +182,7 @@ at::Tensor cast_format(const at::Tensor& self, int64_t wanted) {
   auto format = granted(wanted, from.base_sizes);
   if (format == from.format) return self;
   const auto start = nanoseconds();
+  const UncountedCopies uncounted;
   const bool whole = lies_within(self, from);  // otherwise the tensor its storage was made for is not known: only its own values go
   const auto source = whole ? self : self.contiguous();
   const auto base = whole ? from.base_sizes : self.sizes().vec();

@@ -1,5 +1,7 @@
 #include "format_rules.h"
 
+#include "errors.h"
+
 #include <c10/util/Exception.h>
 
 namespace softnpu {
@@ -42,7 +44,7 @@ Sizes nz_sizes(c10::IntArrayRef sizes, int64_t c0) {
 
 void need_rank(int64_t format, c10::IntArrayRef sizes, bool fits, const char* wanted) {
   TORCH_CHECK(fits, "format ", format_name(format), " (", format, ") needs a tensor of ", wanted, " dimensions, got ", sizes,
-              "; reshape the tensor or use ND (2)");
+              "; reshape the tensor or use ND (2)", pta_error(ErrCode::kValue));
 }
 
 }  // namespace
@@ -87,7 +89,8 @@ int64_t default_format(size_t rank) { return rank == 4 ? kNCHW : rank == 5 ? kNC
 int64_t settled_format(int64_t format, c10::IntArrayRef base_sizes) {
   TORCH_CHECK(format_name(format) != nullptr, "storage format ", format,
               " is not supported; use one of 0 NCHW, 1 NHWC, 2 ND, 3 NC1HWC0, 4 FRACTAL_Z, 27 NDHWC, 29 FRACTAL_NZ, 30 NCDHW, 32 NDC1HWC0, "
-              "33 FRACTAL_Z_3D, 50 to 54 FRACTAL_NZ_C0_*");
+              "33 FRACTAL_Z_3D, 50 to 54 FRACTAL_NZ_C0_*",
+              pta_error(ErrCode::kValue));
   const auto rank = base_sizes.size();
   if (nz_c0(format, 2) != 0 && rank < 2) {
     TORCH_WARN("Cannot create tensor with ", format_name(format), " format, dim of tensor should be at least 2, but got ", rank,

@@ -1,6 +1,7 @@
 #include "formats.h"
 
 #include "device.h"
+#include "errors.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/utils/pybind.h>
@@ -97,6 +98,21 @@ bool matches(const at::Tensor& tensor, const Description& description) {
   return tensor.storage_offset() == 0 && tensor.is_contiguous() && tensor.sizes() == c10::IntArrayRef(description.base_sizes);
 }
 
+thread_local int t_uncounted = 0;
+
+// The padded format of a tensor's storage, and whether the tensor is all of it as it was made.
+struct Padded {
+  int64_t format = -1;
+  bool whole = true;
+};
+
+Padded padded(const at::Tensor& tensor) {
+  if (tensor.device().type() != kNpu) return {};
+  const auto found = recorded(tensor);
+  if (!found || is_base_format(found->format)) return {};
+  return {found->format, matches(tensor, *found)};
+}
+
 // The storage grew under its description: the tensor at hand is what it is for now.
 Description refreshed(const at::Tensor& tensor, const Description& old) {
   const auto fits = old.base_sizes.size() == static_cast<size_t>(tensor.dim());
@@ -178,6 +194,22 @@ at::Tensor plain_copy_for_view(const at::Tensor& self, size_t rank) {
   return cast_format(self, base);
 }
 
+UncountedCopies::UncountedCopies() { ++t_uncounted; }
+
+UncountedCopies::~UncountedCopies() { --t_uncounted; }
+
+void count_copy(const at::Tensor& self, const at::Tensor& source) {
+  if (t_uncounted > 0) return;
+  const auto from = padded(source), to = padded(self);
+  const bool alike = self.sizes() == source.sizes() && self.scalar_type() == source.scalar_type();
+  if (from.format == to.format && (from.format < 0 || (from.whole && to.whole && alike))) return;
+  const auto now = nanoseconds();
+  if (from.format >= 0) converted(source, from.format, base_format(from.format), now, now);
+  if (to.format < 0) return;
+  if (!to.whole) converted(self, to.format, base_format(to.format), now, now);  // what lies around the target stays
+  converted(self, base_format(to.format), to.format, now, now);
+}
+
 void resized(const at::Tensor& self) {
   const auto found = recorded(self);
   if (!found) return;
@@ -193,7 +225,8 @@ void bind_formats(py::module_& m) {
   });
   m.def("_formats_records", [] { return records().living(); });
   m.def("_formats_describe", [](const at::Tensor& tensor) {
-    TORCH_CHECK(tensor.device().type() == kNpu, "expected a tensor on npu, got one on ", tensor.device(), "; move it with .npu()");
+    TORCH_CHECK(tensor.device().type() == kNpu, "expected a tensor on npu, got one on ", tensor.device(), "; move it with .npu()",
+                pta_error(ErrCode::kParam));
     const auto found = described(tensor);
     return py::make_tuple(found.format, base_format(found.format), found.base_sizes, found.stored_sizes);
   });

@@ -61,6 +61,19 @@ inline at::Tensor copy_for_view(const at::Tensor& self, size_t rank) {
 // After resize_: the description follows the tensor.
 void resized(const at::Tensor& self);
 
+// While it lives the copies of this thread are not counted: they are part of a conversion that is.
+class UncountedCopies {
+ public:
+  UncountedCopies();
+  ~UncountedCopies();
+};
+
+void count_copy(const at::Tensor& self, const at::Tensor& source);
+// Before copy_: values leave a padded source and enter a padded target by way of their plain formats.
+inline void note_copy(const at::Tensor& self, const at::Tensor& source) {
+  if (formats_recorded.load(std::memory_order_relaxed)) count_copy(self, source);
+}
+
 void bind_formats(pybind11::module_& m);
 
 }  // namespace softnpu

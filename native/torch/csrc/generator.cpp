@@ -1,6 +1,7 @@
 #include "generator.h"
 
 #include "device.h"
+#include "errors.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
@@ -29,11 +30,13 @@ NpuGenerator::NpuGenerator(c10::DeviceIndex device)
     : c10::GeneratorImpl(c10::Device(kNpu, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 void NpuGenerator::set_current_seed(uint64_t seed) {
-  *state_ = {seed, 0};
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->seed = seed;
+  state_->offset = 0;
 }
 
 void NpuGenerator::set_offset(uint64_t offset) {
-  TORCH_CHECK(offset % kStep == 0, "offset must be a multiple of 4");
+  TORCH_CHECK(offset % kStep == 0, "offset must be a multiple of 4, not ", offset, pta_error(ErrCode::kValue));
   state_->offset = offset;
 }
 
@@ -46,17 +49,18 @@ uint64_t NpuGenerator::seed() {
 void NpuGenerator::set_state(const c10::TensorImpl& state) {
   at::detail::check_rng_state(state);
   TORCH_CHECK(state.numel() == static_cast<int64_t>(kStateBytes), "RNG state is wrong size: ", state.numel(), " bytes, not ",
-              kStateBytes);
+              kStateBytes, pta_error(ErrCode::kValue));
   const auto* bytes = static_cast<const char*>(state.data());
-  State read;
-  std::memcpy(&read.seed, bytes, sizeof(read.seed));
-  std::memcpy(&read.offset, bytes + sizeof(read.seed), sizeof(read.offset));
-  set_offset(read.offset);
-  state_->seed = read.seed;
+  uint64_t seed = 0, offset = 0;
+  std::memcpy(&seed, bytes, sizeof(seed));
+  std::memcpy(&offset, bytes + sizeof(seed), sizeof(offset));
+  set_offset(offset);
+  state_->seed = seed;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> NpuGenerator::get_state() const {
-  auto state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  auto state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt, std::nullopt,
+                                     std::nullopt);
   auto* bytes = state.data_ptr<uint8_t>();
   std::memcpy(bytes, &state_->seed, sizeof(state_->seed));
   std::memcpy(bytes + sizeof(state_->seed), &state_->offset, sizeof(state_->offset));
@@ -67,7 +71,8 @@ c10::DeviceType NpuGenerator::device_type() { return kNpu; }
 
 NpuGenerator* NpuGenerator::clone_impl() const {
   auto* copy = new NpuGenerator(device().index());
-  *copy->state_ = *state_;
+  copy->state_->seed = state_->seed;
+  copy->state_->offset = state_->offset;
   return copy;
 }
 
@@ -79,12 +84,13 @@ c10::intrusive_ptr<c10::GeneratorImpl> NpuGenerator::graphsafe_get_state() const
 
 void NpuGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
   auto* own = dynamic_cast<NpuGenerator*>(other.get());
-  TORCH_CHECK(own != nullptr, "Expected the state of a 'npu' generator but found '", other->device().type(), "'");
+  TORCH_CHECK(own != nullptr, "Expected the state of a 'npu' generator but found '", other->device().type(), "'",
+              pta_error(ErrCode::kType));
   state_ = own->state_;
 }
 
 at::Generator NpuGenerator::next() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(state_->mutex);
   static thread_local at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(c10::default_rng_seed_val);
   numbers.set_current_seed(mix(state_->seed ^ mix(state_->offset)));
   state_->offset += kStep;

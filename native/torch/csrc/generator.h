@@ -34,6 +34,7 @@ class NpuGenerator final : public c10::GeneratorImpl {
   struct State {
     uint64_t seed = c10::default_rng_seed_val;
     uint64_t offset = 0;
+    std::mutex mutex;  // of the state, since generators for graph capture share it
   };
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };

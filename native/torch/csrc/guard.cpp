@@ -1,5 +1,7 @@
 // How torch switches devices and streams, and what an event is here: the moment in which it was recorded.
+#include "allocator.h"
 #include "device.h"
+#include "errors.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -33,7 +35,9 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     if (device.index() >= 0 && device.index() < device_count()) set_device(device.index());
   }
 
-  c10::Stream getStream(c10::Device device) const override { return current_stream(device.index()); }
+  c10::Stream getStream(c10::Device device) const override {
+    return current_stream(device.index() < 0 ? device.index() : check_device(device.index()));
+  }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return default_stream(device.index() < 0 ? current_device() : device.index());
   }
@@ -43,7 +47,10 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getNewStream(c10::Device device, int priority) const override {
     return pool_stream(device.index(), priority);
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    check_device(stream.device_index());
+    return exchange_stream(stream);
+  }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return reinterpret_cast<void*>((static_cast<intptr_t>(stream.device_index()) << 32) | stream.id());
   }
@@ -60,7 +67,8 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override {}
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
-    TORCH_CHECK(first != nullptr && second != nullptr, "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(first != nullptr && second != nullptr, "Both events must be recorded before calculating elapsed time.",
+                pta_error(ErrCode::kParam));
     return static_cast<double>(static_cast<EventMoment*>(second)->nanoseconds - static_cast<EventMoment*>(first)->nanoseconds) / 1e6;
   }
 
@@ -68,8 +76,9 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override {}
   void synchronizeDevice(const c10::DeviceIndex) const override {}
-  bool isStreamCapturing(const c10::Stream&) const override { return false; }
-  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    allocator()->recordStream(data, stream);
+  }
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 // The operators that a device has to bring itself: making tensors, seeing them otherwise, copying them, and those that torch
 // does not send to the CPU's kernels by itself.
 #include "device.h"
+#include "errors.h"
 #include "formats.h"
 #include "on_cpu.h"
+#include "sync_debug.h"
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -25,15 +27,20 @@ namespace softnpu {
 namespace {
 
 c10::Device device_or_current(std::optional<c10::Device> device) {
-  if (!device || device->index() < 0) return c10::Device(kNpu, current_device());
-  check_device(device->index());
-  return *device;
+  const auto index = !device || device->index() < 0 ? current_device() : check_device(device->index());
+  use_device(index);
+  return c10::Device(kNpu, index);
+}
+
+void check_plain(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "only strided tensors can be made on npu, not ", *layout,
+              pta_error(ErrCode::kNotSupported));
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned", pta_error(ErrCode::kParam));
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                  std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
-  TORCH_CHECK(!layout || *layout == at::kStrided, "only strided tensors can be made on npu, not ", layout.value_or(at::kStrided));
-  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  check_plain(layout, pin_memory);
   c10::DeviceGuard guard(device_or_current(device));
   return at::detail::empty_generic(size, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    c10::dtype_or_default(dtype), memory_format);
@@ -41,33 +48,39 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
-  TORCH_CHECK(!layout || *layout == at::kStrided, "only strided tensors can be made on npu, not ", layout.value_or(at::kStrided));
-  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  check_plain(layout, pin_memory);
   c10::DeviceGuard guard(device_or_current(device));
   return at::detail::empty_strided_generic(size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            c10::dtype_or_default(dtype));
 }
 
-at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                      std::optional<c10::SymInt> offset) {
   const auto copy = copy_for_view(self, size.size());
-  return at::native::as_strided_tensorimpl(copy.defined() ? copy : self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
-                                           offset ? std::optional<int64_t>(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
+  const auto first = offset ? std::optional<int64_t>(offset->guard_int(__FILE__, __LINE__)) : std::nullopt;
+  return with_line([&] {
+    return at::native::as_strided_tensorimpl(copy.defined() ? copy : self, C10_AS_INTARRAYREF_SLOW(size),
+                                             C10_AS_INTARRAYREF_SLOW(stride), first);
+  });
 }
 
-at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size)); }
+at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) {
+  return with_line([&] { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size)); });
+}
 
 at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
 at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) {
-  return at::native::unfold(self, dimension, size, step);
+  return with_line([&] { return at::native::unfold(self, dimension, size, step); });
 }
 
 at::Tensor alias(const at::Tensor& self) { return at::native::alias(self); }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
-  at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), memory_format);
+  c10::DeviceGuard guard(self.device());
+  with_line([&] { at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), memory_format); });
   resized(self);
   return self;
 }
@@ -77,34 +90,56 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
   return self.set_(std::move(source), 0, {count}, {});
 }
 
-at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
+                               c10::SymIntArrayRef stride) {
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
   const auto strides = C10_AS_INTARRAYREF_SLOW(stride);
-  at::native::checkSetStorage(self, std::move(source), offset.guard_int(__FILE__, __LINE__), sizes, strides);
-  self.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
-  at::native::resize_impl_cpu_(self.unsafeGetTensorImpl(), sizes, strides.empty() && !sizes.empty() ? at::OptionalIntArrayRef(std::nullopt) : at::OptionalIntArrayRef(strides), false);
+  const auto first = offset.guard_int(__FILE__, __LINE__);
+  const bool contiguous = strides.empty() && !sizes.empty();
+  auto* impl = self.unsafeGetTensorImpl();
+  c10::DeviceGuard guard(self.device());  // a storage that is too small grows
+  with_line([&] {
+    at::native::checkSetStorage(self, std::move(source), first, sizes, strides);
+    impl->set_storage_offset(first);
+    at::native::resize_impl_cpu_(impl, sizes, contiguous ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides));
+  });
   return self;
 }
 
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) { return at::native::set_tensor_(self, source); }
 
 at::Tensor& set_nothing(at::Tensor& self) {
-  c10::Storage storage(c10::make_storage_impl(c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, self.device()), allocator(), true,
-                                              self.device()));
+  c10::Storage storage(c10::make_storage_impl(c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, self.device()),
+                                              allocator(), true, self.device()));
   return self.set_(storage, 0, {0}, {});
+}
+
+// Casts on the device saturate where the chip does; the same type moves as it is.
+void copy_values(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  const auto limits = strict();
+  if (C10_UNLIKELY((limits & kOneDevice) != 0)) {
+    for (const auto& one : {source, target}) {
+      if (one.device().type() == kNpu) use_device(one.device().index());
+    }
+  }
+  Aliases aliases;
+  const auto to = aliases.to_cpu(target);
+  with_line([&] { to.copy_(aliases.to_cpu(source), non_blocking); });
+  if (C10_LIKELY((limits & kSaturates) == 0) || target.device().type() != kNpu) return;
+  if (source.scalar_type() != target.scalar_type()) saturate(to);
 }
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   if (self.is_same(source)) return self;
-  Aliases aliases;
-  auto target = aliases.to_cpu(self);
-  target.copy_(aliases.to_cpu(source), non_blocking);
+  if (!non_blocking && self.is_cpu()) note_sync("aten::copy_");
+  note_copy(self, source);
+  copy_values(source, self, non_blocking);
   return self;
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
-  Aliases aliases;
-  aliases.to_cpu(target).copy_(aliases.to_cpu(self), non_blocking);
+  if (!non_blocking && target.is_cpu()) note_sync("aten::_copy_from");
+  copy_values(self, target, non_blocking);
   return target;
 }
 
@@ -114,6 +149,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
+  note_sync("aten::_local_scalar_dense");
   Aliases aliases;
   return at::_local_scalar_dense(aliases.to_cpu(self));
 }
@@ -130,26 +166,38 @@ bool may_become(const at::Tensor& self, const at::Tensor& other) {
   return dense(self) && dense(other);
 }
 
-void record_stream(at::Tensor&, at::Stream) {}  // work is over when a call returns
+void record_stream(at::Tensor& self, at::Stream stream) {
+  TORCH_CHECK((stream.id() & kExternalStream) == 0, "ExternalStream does not support record_stream: it belongs to who made it",
+              pta_error(ErrCode::kNotSupported));
+  allocator()->recordStream(self.storage().data_ptr(), stream);
+}
 
-at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
-                       c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups) {
-  OnCpu cpu(input);
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                       c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+                       c10::IntArrayRef output_padding, int64_t groups) {
+  if (input.device().type() != kNpu) two_devices(weight.device().index(), input.device());
+  OnCpu cpu(input, "convolution");
   CallFormats formats;
   formats.input(input);
-  auto made = cpu.back(at::convolution(cpu(input), cpu(weight), cpu(bias), stride, padding, dilation, transposed, output_padding, groups));
+  auto made = cpu.back(with_line([&] {
+    return at::convolution(cpu(input), cpu(weight), cpu(bias), stride, padding, dilation, transposed, output_padding, groups);
+  }));
   formats.output(made);
   return made;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
-                                                                    c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation,
-                                                                    bool transposed, c10::IntArrayRef output_padding, int64_t groups,
-                                                                    std::array<bool, 3> mask) {
-  OnCpu cpu(input);
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
+                               c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
+                               int64_t groups, std::array<bool, 3> mask) {
+  if (input.device().type() != kNpu) two_devices(weight.device().index(), input.device());
+  OnCpu cpu(input, "convolution");
   const std::array<int64_t, 1> bias{transposed ? weight.size(1) * groups : weight.size(0)};
-  auto [a, b, c] = at::convolution_backward(cpu(grad), cpu(input), cpu(weight), at::IntArrayRef(bias), stride, padding, dilation, transposed,
-                                            output_padding, groups, mask);
+  auto [a, b, c] = with_line([&] {
+    return at::convolution_backward(cpu(grad), cpu(input), cpu(weight), at::IntArrayRef(bias), stride, padding, dilation, transposed,
+                                    output_padding, groups, mask);
+  });
   return {cpu.back(a), cpu.back(b), cpu.back(c)};
 }
 
@@ -161,7 +209,8 @@ int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const a
   if (at::isTensorSubclassLike(query)) return math;  // traced: there is no memory to look at
   Aliases aliases;
   const auto on_cpu = mask && mask->defined() ? std::optional<at::Tensor>(aliases.to_cpu(*mask)) : std::nullopt;
-  return at::_fused_sdp_choice(aliases.to_cpu(query), aliases.to_cpu(key), aliases.to_cpu(value), on_cpu, dropout, is_causal, scale, enable_gqa);
+  return at::_fused_sdp_choice(aliases.to_cpu(query), aliases.to_cpu(key), aliases.to_cpu(value), on_cpu, dropout, is_causal, scale,
+                               enable_gqa);
 }
 
 }  // namespace

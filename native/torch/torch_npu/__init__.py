@@ -18,7 +18,10 @@ else:
 __version__ = torch.__version__.partition("+")[0]
 __all__: list[str] = []
 
-_other_accelerator = torch._C._get_accelerator().type  # from the next import on it is npu
+from torch_npu._environment import chip_mode  # noqa: E402
+
+# Asked in chip mode only, which refuses a second one: the question may start CUDA. From the next import on the answer is npu.
+_other_accelerator = torch._C._get_accelerator().type if chip_mode() else "cpu"
 
 from torch_npu import _C, _start  # noqa: E402, F401
 
@@ -26,9 +29,12 @@ _start.connect()
 torch.utils.rename_privateuse1_backend("npu")
 
 from torch_npu import (  # noqa: E402
+    _compat,
     _dlpack,
     _dtypes,
     _inductor,
+    _modules,
+    _names,
     _operators,
     _patches,
     _reductions,
@@ -36,6 +42,7 @@ from torch_npu import (  # noqa: E402
     _types,
     formats,
     npu,
+    operators,
 )
 
 _patches.refuse_other_accelerator(_other_accelerator)
@@ -46,6 +53,7 @@ torch.utils.generate_methods_for_privateuse1_backend(
     for_storage=True,
     unsupported_dtype=[torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8],
 )
+_compat.install()
 _types.install(npu)
 _dtypes.install(sys.modules[__name__])
 _dlpack.install()
@@ -53,8 +61,15 @@ _reductions.install()
 _serialization.install()
 _patches.install()
 _inductor.install()
+_modules.install()
+operators.register()
 _operators.expose(sys.modules[__name__])
 formats.install(sys.modules[__name__])
+_names.install(sys.modules[__name__])
+
+from torch_npu.contrib import _old_names  # noqa: E402
+
+_old_names.install()
 _patches.transfer_if_asked()
 
 

@@ -7,6 +7,7 @@ capture ends, because on a device captured work does not run until the replay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+
+from torch_npu._errors import ErrCode, graph_error
 
 _NOT_PERMITTED = "operation not permitted when stream is capturing: {} {}; {}"
 
@@ -50,6 +53,18 @@ class Record:
         self.args = tuple(args)
 
 
+@dataclass
+class HostCall:
+    """Something that the host does with a tensor's values at each replay."""
+
+    operator: Callable[[Tensor], None]
+    tensor: Tensor
+
+    def replay(self) -> None:
+        """Do it."""
+        self.operator(self.tensor)
+
+
 def _detached(value: Any) -> Any:
     return tree_map_only(Tensor, lambda tensor: tensor.detach(), value)
 
@@ -65,11 +80,15 @@ def _check(operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[
         return
     tags = operator.tags
     if torch.Tag.data_dependent_output in tags:
-        raise RuntimeError(_NOT_PERMITTED.format(operator, "reads a value of the device", "move it out of the graph"))
+        raise _refusal(_NOT_PERMITTED.format(operator, "reads a value of the device", "move it out of the graph"))
     if torch.Tag.dynamic_output_shape in tags and not _has_integer_indices(operator, args):
-        raise RuntimeError(_NOT_PERMITTED.format(operator, "has a shape that depends on values", "use a fixed shape"))
+        raise _refusal(_NOT_PERMITTED.format(operator, "has a shape that depends on values", "use a fixed shape"))
     if operator is torch.ops.aten._to_copy.default and kwargs.get("device") == torch.device("cpu"):
-        raise RuntimeError(_NOT_PERMITTED.format(operator, "copies to the host", "copy after the replay"))
+        raise _refusal(_NOT_PERMITTED.format(operator, "copies to the host", "copy after the replay"))
+
+
+def _refusal(text: str) -> RuntimeError:
+    return RuntimeError(text + graph_error(ErrCode.NOT_SUPPORT))
 
 
 def _has_integer_indices(operator: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
@@ -93,7 +112,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.records: list[Record] = []
+        self.records: list[Record | HostCall] = []
         self._made: dict[int, torch.UntypedStorage] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._generators = [(one, one.get_state()) for one in _generators()]
@@ -158,7 +177,7 @@ def _generators() -> list[torch.Generator]:
     return [_C._default_generator(index) for index in range(_C._get_device_count())]
 
 
-def replay(records: list[Record]) -> None:
+def replay(records: list[Record | HostCall]) -> None:
     """Run recorded calls; autograd and the version counters do not see it, as on a device."""
     with torch._C._AutoDispatchBelowADInplaceOrView():
         for record in records:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from softnpu.spec.tables.dtypes import DTYPES
 
-_OFFSET = 256
+OFFSET = 256
 _OWN_NAMES = {
     "ACL_FLOAT": "float32",
     "ACL_DOUBLE": "float64",
@@ -26,7 +26,7 @@ def _name(acl_name: str) -> str:
     return _OWN_NAMES.get(acl_name) or acl_name.removeprefix("ACL_").lower()
 
 
-DType = IntEnum("DType", {_name(row[0]): code + _OFFSET for code, row in DTYPES.items() if code >= 0})
+DType = IntEnum("DType", {_name(row[0]): code + OFFSET for code, row in DTYPES.items() if code >= 0})
 
 NUMBERS: dict[str, int] = {member.name: int(member) for member in DType}
 

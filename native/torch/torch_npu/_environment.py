@@ -49,10 +49,16 @@ VARIABLES = _rows(
         (
             "PYTORCH_NPU_ALLOC_CONF",
             "–",
-            "Options of the caching allocator, `name:value,name:value`; also `PYTORCH_ALLOC_CONF` (not both).",
+            "Options of the caching allocator, `name:value,name:value`; also `PYTORCH_ALLOC_CONF` (not both). With effect: "
+            "`max_split_size_mb`, `garbage_collection_threshold`, `roundup_power2_divisions`, `segment_size_mb`, "
+            "`large_segment_size_mb`, `base_addr_aligned_kb`.",
         ),
         ("PYTORCH_NO_NPU_MEMORY_CACHING", "0", "`1`: no caching: each tensor is an allocation of the device."),
-        ("OOM_SNAPSHOT_ENABLE", "0", "`1`: an out-of-memory error leaves a memory snapshot (`2`: with history only)."),
+        (
+            "OOM_SNAPSHOT_ENABLE",
+            "0",
+            "`1`: an out-of-memory error leaves a memory snapshot with the history since the start; `2`: without history.",
+        ),
         ("OOM_SNAPSHOT_PATH", "the working directory", "Where that snapshot goes."),
         (
             "TORCH_NPU_WARNING_DISABLE",
@@ -76,7 +82,7 @@ VARIABLES = _rows(
         ("ACL_DEVICE_SYNC_TIMEOUT", "–", "Nothing waits for a device."),
         ("TORCH_NPU_LAZY_FUSION", "0", "`torch.compile` fuses."),
         ("TORCH_NPU_LEGACY_IMPL_LIST", "–", "There is one implementation of the random numbers."),
-        ("MULTI_STREAM_MEMORY_REUSE", "1", "Memory is free when the last tensor on it is."),
+        ("MULTI_STREAM_MEMORY_REUSE", "1", "Memory that other streams used is free from the next allocation on."),
         ("CPU_AFFINITY_CONF", "0", "Threads are torch's own."),
     ),
 )

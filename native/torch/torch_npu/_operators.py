@@ -10,7 +10,11 @@ from typing import Any
 
 import torch
 
+from torch_npu.operators import PUBLIC, without_collecting
+from torch_npu.operators._table import SCHEMAS
+
 _PREFIX = "npu::"
+_LISTED = {schema.partition("(")[0].partition(".")[0] for group in SCHEMAS.values() for schema in group}
 
 
 def names() -> list[str]:
@@ -38,11 +42,17 @@ def _older(name: str, spelling: str) -> Callable[..., Any]:
 
 def expose(package: ModuleType) -> None:
     """Give every operator its names. May be called again after more operators have been registered."""
-    for name in names():
+    with without_collecting():
+        for name in names():
+            _expose_one(package, name)
+
+
+def _expose_one(package: ModuleType, name: str) -> None:
+    if not hasattr(package, name):  # some have a function of their own, which tells more
         setattr(package, name, getattr(torch.ops.npu, name))
-        if not name.startswith("_") and name not in package.__all__:
-            package.__all__.append(name)
-        if not hasattr(torch, name):
-            setattr(torch, name, _older(name, f"torch.{name}"))
-        if name.startswith("npu_") and not hasattr(torch.Tensor, name):
-            setattr(torch.Tensor, name, _older(name, f"torch.Tensor.{name}"))
+    if (name in PUBLIC or name not in _LISTED) and not name.startswith("_") and name not in package.__all__:
+        package.__all__.append(name)
+    if not hasattr(torch, name):
+        setattr(torch, name, _older(name, f"torch.{name}"))
+    if name.startswith("npu_") and not hasattr(torch.Tensor, name):
+        setattr(torch.Tensor, name, _older(name, f"torch.Tensor.{name}"))

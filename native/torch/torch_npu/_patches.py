@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import time
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,17 +18,21 @@ import torch.utils.collect_env
 
 import softnpu
 from softnpu.runtime.process import process
+from torch_npu import _chip
+from torch_npu._environment import chip_mode
 from torch_npu._errors import ErrCode, SubModule, error_line, pta_error
 
 _TRANSFER = "TORCH_TRANSFER_TO_NPU"
+_EXIT_PATIENCE = 0.2  # seconds
 
 
 def refuse_other_accelerator(kind: str) -> None:
-    """torch can hold one accelerator: `kind` is the one it had before this package came."""
-    if kind not in ("cpu", "npu"):
+    """`kind` is the accelerator that torch had before this package came. In chip mode there may be none, as in the product; otherwise npu
+    lives beside it (many have a torch that was built for CUDA), and `torch.accelerator` means npu."""
+    if kind not in ("cpu", "npu") and chip_mode():
         raise RuntimeError(
             f"Two accelerators cannot be used at the same time in PyTorch: npu and {kind}. "
-            f"Use a torch without {kind}, or import torch with TORCH_DEVICE_BACKEND_AUTOLOAD=0 and leave torch_npu away."
+            f"Use a torch without {kind}, unset SOFTNPU_TORCH=chip, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and leave torch_npu away."
             + pta_error(ErrCode.NOT_SUPPORT)
         )
 
@@ -59,13 +66,37 @@ def _with_devices(original: Any) -> Any:
     return get_pretty_env_info
 
 
+def _other_threads_run() -> bool:
+    """Whether a thread beside the first is at work, as Linux tells."""
+    for status in Path("/proc/self/task").glob("*/stat"):
+        try:
+            text = status.read_text()
+        except OSError:  # the thread has ended
+            continue
+        number, _, rest = text.partition(" ")
+        if number != Path("/proc/self").resolve().name and rest.rpartition(")")[2].split()[0] == "R":
+            return True
+    return False
+
+
+def _let_backward_end() -> None:
+    """torch's threads for backward drop their last reference under the GIL a moment after backward returned; one that waits for it
+    while the interpreter ends would abort the process. So they get the GIL before."""
+    package = sys.modules.get("torch_npu")  # gone when its import failed
+    if package is None or not package.npu.is_initialized():
+        return
+    deadline = time.monotonic() + _EXIT_PATIENCE
+    time.sleep(0.002)
+    while _other_threads_run() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
 def install() -> None:
-    """Uninitialised parameters may move to the device; checkpointing, profiler, collect_env and uncaught errors know it."""
+    """The chip's limits hold; uninitialised parameters may move to the device; checkpointing, collect_env and uncaught errors know it."""
+    _chip.install()
+    atexit.register(_let_backward_end)
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
     torch.utils.checkpoint.DefaultDeviceType.set_device_type("npu")
-    activity = torch.profiler.ProfilerActivity
-    if not hasattr(activity, "NPU"):  # before torch 2.13
-        activity.NPU = activity.PrivateUse1
     collect_env: Any = torch.utils.collect_env
     collect_env.get_pretty_env_info = _with_devices(collect_env.get_pretty_env_info)
     _add_error_line()

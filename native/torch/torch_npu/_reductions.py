@@ -1,79 +1,158 @@
-"""npu storages between processes (queues, pipes, arguments of a spawned process): by value, through shared memory.
+"""npu tensors between processes (queues, pipes, arguments of a spawned process): both sides use the same memory, as with cuda.
 
-The sender copies the storage once into shared memory, the receiver once into memory of the same device index. Unlike cuda, the two
-do not share what they write afterwards: device memory belongs to one process. Tensors that share a storage and travel in one
-message still share it on the other side. Arguments of a process that is being started go through its pipe: nothing would keep the
-copy alive until the child has opened it.
+torch's own reductions do the work; here a storage of the device learns to travel as the descriptor of its shared memory
+(`_shared`), which is sent as torch sends those of CPU tensors, whatever the sharing strategy: the sender has to live until
+the receiver has it, and is free of it from then on.
 """
 
 from __future__ import annotations
 
-from multiprocessing.context import get_spawning_popen
+import os
+from multiprocessing import reduction
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
 from torch.multiprocessing import reductions
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from torch_npu import _types
+from torch_npu import _shared, _types
+from torch_npu._errors import ErrCode, pta_error
+from torch_npu.npu.streams import Event
+
+_HANDLE = "softnpu-ipc"
 
 
-def rebuild_npu_storage(content: torch.UntypedStorage | bytes, device: int) -> torch.UntypedStorage:
-    """The receiver's side: a storage on the device with that index."""
-    host = torch.UntypedStorage.from_buffer(content, dtype=torch.uint8) if isinstance(content, bytes) else content
-    count = torch.npu.device_count()
-    if device >= count:
-        raise RuntimeError(
-            f"A storage of npu:{device} arrived in a process that has {count} devices: "
-            "give both processes the same ASCEND_RT_VISIBLE_DEVICES, or send x.cpu()"
-        )
-    return host.npu(device)
+def _rebuild(descriptor: int, size: int, device: int) -> torch.UntypedStorage:
+    """The storage over shared memory: the one this process has already, or a new one."""
+    key = reductions.fd_id(descriptor)
+    found = reductions.storage_from_cache(torch.UntypedStorage, key)
+    if found is None:
+        found = _shared.open_file(descriptor, size, device)
+        reductions.shared_cache[key] = StorageWeakRef(found)
+    return found
+
+
+def rebuild_npu_storage(sent: Any, size: int, device: int) -> torch.UntypedStorage:
+    """The receiver's side of `reduce_storage`."""
+    descriptor = sent.detach()
+    try:
+        return _rebuild(descriptor, size, device)
+    finally:
+        os.close(descriptor)
+
+
+def rebuild_empty_storage(device: int) -> torch.UntypedStorage:
+    """A storage without bytes has no memory to share."""
+    return torch.UntypedStorage(0, device=torch.device("npu", device))
+
+
+def _shared_descriptor(storage: torch.UntypedStorage) -> int:
+    descriptor = _shared.share(storage)
+    reductions.shared_cache[reductions.fd_id(descriptor)] = StorageWeakRef(storage)
+    return descriptor
 
 
 def reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
-    """What torch does, with a host copy in the place of a device's storage."""
+    """What torch does, with device memory for a storage of the device."""
     if storage.device.type != "npu":
         return reductions.reduce_storage(storage)
-    host = storage.cpu()
-    starting = get_spawning_popen() is not None
-    content = torch.empty(0, dtype=torch.uint8).set_(host).numpy().tobytes() if starting else host
-    return rebuild_npu_storage, (content, storage.device.index)
+    if storage.nbytes() == 0:
+        return rebuild_empty_storage, (storage.device.index,)
+    sent = reduction.DupFd(_shared_descriptor(storage))
+    return rebuild_npu_storage, (sent, storage.nbytes(), storage.device.index)
+
+
+def rebuild_event(device: torch.device, handle: bytes) -> Event:
+    """The receiver's side of `reduce_event`."""
+    return Event.from_ipc_handle(device, handle)
+
+
+def reduce_event(event: Event) -> tuple[Any, ...]:
+    """An event made with `interprocess=True`; others raise."""
+    return rebuild_event, (event.device, event.ipc_handle())
 
 
 def _share_npu_(self: torch.UntypedStorage) -> tuple[Any, ...]:
-    """A handle in the shape of cuda's for another process to open once: device, handle, bytes, offset, counter, event."""
+    """A handle in the shape of cuda's: device, handle, bytes, offset, counter and its offset, event, whether to wait for it.
+
+    Another process of the same user can open it while this storage lives, and owns the memory from then on: so there is nothing
+    to count, and no event to wait for since work ends before a call returns.
+    """
     if self.device.type != "npu":
-        raise RuntimeError(f"_share_npu_: only available on NPU, this storage is on {self.device}")
-    host = self.cpu()
-    manager, name, size = host._share_filename_cpu_()
-    host._shared_incref()
-    return self.device.index, (manager, name), size, 0, b"", 0, b"", False
+        raise RuntimeError(
+            f"_share_npu_: only available on NPU, this storage is on {self.device}" + pta_error(ErrCode.PARAM)
+        )
+    if self.nbytes() == 0:
+        return self.device.index, None, 0, 0, b"", 0, b"", False
+    descriptor = _shared_descriptor(self)
+    handle = f"{_HANDLE}:{os.getpid()}:{descriptor}:{os.fstat(descriptor).st_ino}".encode()
+    return self.device.index, handle, self.nbytes(), 0, b"", 0, b"", False
+
+
+def _open_handle(handle: bytes) -> int:
+    """The descriptor behind a handle, through /proc: the kernel permits that to the same user only."""
+    try:
+        mark, *numbers = handle.decode().split(":")
+        if mark != _HANDLE:
+            raise ValueError(f"it does not begin with {_HANDLE}")
+        pid, number, inode = (int(one) for one in numbers)
+        descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+        if os.fstat(descriptor).st_ino != inode:
+            os.close(descriptor)
+            raise ValueError("its memory is gone")
+        return descriptor
+    except (OSError, ValueError, AttributeError) as error:
+        raise RuntimeError(
+            f"_new_shared_npu: {handle!r} cannot be opened ({error}): pass a handle of _share_npu_ whose storage still lives"
+            + pta_error(ErrCode.NOT_FOUND)
+        ) from error
 
 
 def _new_shared_npu(
-    device: int, handle: tuple[bytes, bytes], size: int, offset: int, *_counter_and_event: object
+    device: int, handle: bytes | None, size: int, offset: int, *_counter_and_event: object
 ) -> torch.UntypedStorage:
-    """Open a handle of `_share_npu_`. Counter and event have nothing to say: the handle's memory is nobody else's."""
+    """Open a handle of `_share_npu_`. Counter and event have nothing to say (see there)."""
     if offset != 0:
         raise RuntimeError(
             f"_new_shared_npu: offset {offset} cannot be: a handle holds one storage, from its first byte on"
+            + pta_error(ErrCode.PARAM)
         )
-    host = torch.UntypedStorage._new_shared_filename_cpu(*handle, size)
+    if handle is None or size == 0:
+        return rebuild_empty_storage(device)
+    descriptor = _open_handle(handle)
     try:
-        return rebuild_npu_storage(host, device)
+        return _rebuild(descriptor, size, device)
     finally:
-        host._shared_decref()
+        os.close(descriptor)
 
 
 def _release_ipc_counter_npu(*_handle: object, **_device: object) -> None:
-    """Nothing to release: a handle's memory goes with its last reader."""
+    """Nothing to release: whoever opened a handle owns its memory, and who did not takes none."""
+
+
+def _share_memory_(original: Any) -> Any:
+    """`share_memory_` that moves a storage of the device too, where torch expects devices to need no move."""
+
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
+        if self.device.type != "npu":
+            return original(self, *args, **kwargs)
+        if self.nbytes():
+            _shared.share(self)
+        return self
+
+    share_memory_.__doc__ = original.__doc__
+    return share_memory_
 
 
 def install() -> None:
-    """Teach `torch.multiprocessing` the storages and the legacy types of the device."""
+    """Teach `torch.multiprocessing` the storages, events and legacy types of the device."""
     ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+    ForkingPickler.register(Event, reduce_event)
     for kind in _types.STORAGE_TYPES.values():
         ForkingPickler.register(kind, reductions.reduce_typed_storage_child)
-    torch.UntypedStorage._share_npu_ = _share_npu_
-    torch.UntypedStorage._new_shared_npu = staticmethod(_new_shared_npu)
-    torch.UntypedStorage._release_ipc_counter_npu = staticmethod(_release_ipc_counter_npu)
+    untyped: Any = torch.UntypedStorage
+    untyped.share_memory_ = _share_memory_(untyped.share_memory_)
+    untyped._share_npu_ = _share_npu_
+    untyped._new_shared_npu = staticmethod(_new_shared_npu)
+    untyped._release_ipc_counter_npu = staticmethod(_release_ipc_counter_npu)

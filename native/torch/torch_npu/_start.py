@@ -7,25 +7,31 @@ counts it.
 from __future__ import annotations
 
 from softnpu.base.errors import NpuError
+from softnpu.runtime.memory import DEVICE_KINDS
 from softnpu.runtime.process import process
 from torch_npu import _C
+from torch_npu._visible import usable
 
 _KINDS = ("torch",)
+alignment = 64  # of segments; PYTORCH_NPU_ALLOC_CONF=base_addr_aligned_kb raises it
 
 
-def _allocate(device: int, size: int) -> int:
+def _allocate(device: int, size: int, _stream: int = 0) -> int:
     """The address of new device memory, 0 when there is none left."""
     owner = process()
     if not owner.lasting:
         owner.publish()
     try:
-        return owner.memory.allocate(owner.devices[device], size, 0, "torch")
+        return owner.memory.allocate(owner.devices[device], size, 0, "torch", align=alignment)
     except NpuError:
         return 0
 
 
-def _release(_device: int, address: int) -> None:
+def _release(_device: int, address: int, _size: int = 0, _stream: int = 0) -> None:
     process().memory.free(address, _KINDS, "device memory")
+
+
+segment_source = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
 
 
 def _total(device: int) -> int:
@@ -37,6 +43,29 @@ def _free(device: int) -> int:
     return max(0, one.info.memory_bytes - one.used - one.used_by_others())
 
 
+def _configure() -> None:
+    """Before the first segment: the options of the environment. They stand on this module, hence the late import."""
+    from torch_npu.npu import alloc_conf
+
+    alloc_conf.ensure()
+
+
+def _out_of_memory(device: int, size: int, free: int) -> None:
+    from torch_npu.npu import memory_trace
+
+    memory_trace.out_of_memory(device, size, free)
+
+
+def _locate(address: int) -> int:
+    """The device of memory that pyACL made, -1 for any other address."""
+    owner = process()
+    found = owner.memory.atlas.find(address)
+    if found is None or not found.live or address >= found.end or found.kind not in DEVICE_KINDS:
+        return -1
+    return owner.devices.index(found.device)
+
+
 def connect() -> None:
     """Tell the C++ side how many devices there are and where their memory comes from."""
-    _C._start(len(process().devices), _allocate, _release, _total, _free)
+    count = usable(process().settings.visible)
+    _C._start(count, *segment_source, _total, _free, _configure, _out_of_memory, _locate)

@@ -57,6 +57,7 @@ class Description(NamedTuple):
     storage_sizes: tuple[int, ...]
 
 
+_PLAIN = (Format.ND, Format.NCHW, Format.NHWC, Format.NCDHW, Format.NDHWC)
 _counts: Counter[tuple[Format, Format]] = Counter()
 _lock = threading.Lock()
 
@@ -183,6 +184,21 @@ def _device_of_to(*args: Any, **kwargs: Any) -> Any:
     return device if device is not None and device.type == "npu" else False
 
 
+def _plain_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`Tensor.__reduce_ex__` that pickles a padded tensor in its plain format, so that files hold logical values only."""
+
+    @wraps(original)
+    def reduce(self: torch.Tensor, protocol: Any) -> Any:
+        if self.device.type == "npu" and type(self) is torch.Tensor and self.layout == torch.strided:
+            code, base, *_ = _C._formats_describe(self)
+            if code not in _PLAIN:
+                plain = torch.ops.npu.npu_format_cast(self.detach(), base).requires_grad_(self.requires_grad)
+                return original(plain, protocol)
+        return original(self, protocol)
+
+    return reduce
+
+
 def install(package: ModuleType) -> None:
     """Connect both sides. After the operators have their names, since `get_npu_format` tells more than the operator does."""
     _C._formats_connect(_converted, _internal_allowed)
@@ -190,6 +206,8 @@ def install(package: ModuleType) -> None:
         setattr(package, name, value)
         if name not in package.__all__:
             package.__all__.append(name)
+    tensor: Any = torch.Tensor
+    tensor.__reduce_ex__ = _plain_first(tensor.__reduce_ex__)
     module: Any = torch.nn.Module
     module.cast_weight = cast_weight
     module.npu = _cast_first(module.npu, _device_of_npu)

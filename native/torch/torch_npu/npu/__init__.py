@@ -14,18 +14,23 @@ from torch_npu.npu._lazy import (
     init,
     is_initialized,
 )
+from torch_npu.npu.amp import (
+    clear_npu_overflow_flag,
+    get_autocast_dtype,
+    get_npu_overflow_flag,
+    is_autocast_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from torch_npu.npu.backends import (
     enable_flash_sdp,
     enable_math_sdp,
     enable_mem_efficient_sdp,
-    finalize_dump,
     flash_sdp_enabled,
-    init_dump,
     math_sdp_enabled,
     mem_efficient_sdp_enabled,
     preferred_linalg_library,
     sdp_kernel,
-    set_dump,
 )
 from torch_npu.npu.device import (
     _exchange_device,
@@ -48,6 +53,15 @@ from torch_npu.npu.device import (
     set_op_timeout_ms,
     synchronize,
     utilization,
+)
+from torch_npu.npu.dumps import dump_disable, dump_enable, finalize_dump, init_dump, set_dump
+from torch_npu.npu.graph_mode import (
+    disable_graph_mode,
+    enable_graph_mode,
+    is_graph_mode,
+    launch_graph,
+    make_replay_graph,
+    register_npu_graph_handler,
 )
 from torch_npu.npu.graphs import (
     NPUGraph,

@@ -12,6 +12,7 @@ from softnpu.base.config import Settings
 from softnpu.runtime.process import process
 from torch_npu import _C, _start
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._visible import usable
 
 
 class DeferredNpuCallError(Exception):
@@ -60,18 +61,26 @@ def init() -> None:
 
 def visible_count() -> int:
     """How many devices the environment allows: it may still change before initialisation."""
-    return _C._get_device_count() if _state.initialized else len(Settings().visible)
+    return _C._get_device_count() if _state.initialized else usable(Settings().visible)
 
 
 def _reload_devices() -> None:
     """Take the devices of the environment as it is now, unless pyACL is at work with those of before."""
-    owner = process()
-    if owner.started or len(Settings().visible) == _C._get_device_count():
-        return
-    owner.settings = Settings()
-    owner.memory.configure(owner.settings)
-    owner._load_devices()
-    _start.connect()
+    owner, wanted = process(), Settings()
+    if not owner.started and wanted.visible != owner.settings.visible:
+        owner.settings = wanted
+        owner.memory.configure(wanted)
+        owner._load_devices()
+    if usable(owner.settings.visible) != _C._get_device_count():
+        _start.connect()
+
+
+def _need_device() -> None:
+    if _C._get_device_count() == 0:
+        raise RuntimeError(
+            "No NPU devices are available: ASCEND_RT_VISIBLE_DEVICES leaves none visible; unset it, or name devices that "
+            "there are, such as ASCEND_RT_VISIBLE_DEVICES=0" + pta_error(ErrCode.UNAVAIL)
+        )
 
 
 def _lazy_init() -> None:
@@ -89,6 +98,7 @@ def _lazy_init() -> None:
         _state.running.inside = True
         try:
             _reload_devices()
+            _need_device()
             _run_queue()
             _state.initialized = True
         finally:
@@ -102,7 +112,8 @@ def _run_queue() -> None:
             call()
         except Exception as error:
             raise DeferredNpuCallError(
-                f"NPU call failed lazily at initialization with error: {error}\n\nNPU call was originally invoked at:\n\n{''.join(reversed(origin.format()))}"
+                f"NPU call failed lazily at initialization with error: {error}\n\n"
+                f"NPU call was originally invoked at:\n\n{''.join(reversed(origin.format()))}"
                 + pta_error(ErrCode.INTERNAL)
             ) from error
 

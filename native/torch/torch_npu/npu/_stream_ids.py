@@ -6,7 +6,22 @@ number: allocations under it have segments of their own, also in the threads of 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
+
+
+class Listener(Protocol):
+    """Who wants to hear how streams wait for one another (`torch_npu._sanitizer`)."""
+
+    def recorded(self, event: torch.Event, stream: torch.Stream) -> None: ...
+
+    def waits(self, event: torch.Event, stream: torch.Stream) -> None: ...
+
+    def host_waits(self, what: torch.Event | torch.Stream | None) -> None: ...
+
+
+listeners: list[Listener] = []
 
 POOL_SHIFT = 32
 SYNC_LAUNCH = 1 << 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import uuid
@@ -13,13 +12,16 @@ from typing import Any
 import torch
 
 from softnpu.runtime.process import process
-from torch_npu import _C
+from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu.npu import _stream_ids as ids
 from torch_npu.npu._lazy import _lazy_init, visible_count
 from torch_npu.npu.utils import _get_device_index, current_index, known_index, soc
 
 _MEBI = 1 << 20
 _INVALID_DEVICE = 107001  # ACL_ERROR_RT_INVALID_DEVICEID
+_first_sample = (time.monotonic_ns(), time.process_time_ns())
+_samples: dict[int, tuple[int, int]] = {}
 
 
 def is_available() -> bool:
@@ -57,6 +59,8 @@ def _switch(index: int) -> None:
 def synchronize(device: int | str | torch.device | None = None) -> None:
     """Wait for the device. Work is over when a call returns, so there is nothing to wait for."""
     known_index(device)
+    for one in ids.listeners:
+        one.host_waits(None)
 
 
 class device:
@@ -145,8 +149,8 @@ def get_device_properties(device: int | str | torch.device | None = None) -> _NP
 def get_device_capability(device: int | str | torch.device | None = None) -> tuple[int, int] | None:
     """None: a chip has no CUDA capability, unless TORCH_NPU_DEVICE_CAPABILITY says which one to report."""
     known_index(device)
-    wanted = os.environ.get("TORCH_NPU_DEVICE_CAPABILITY")
-    if wanted is None:
+    wanted = _environment.text("TORCH_NPU_DEVICE_CAPABILITY")
+    if not wanted:
         warnings.warn(
             "torch.npu.get_device_capability isn't implemented! Set TORCH_NPU_DEVICE_CAPABILITY=8.0 to report one.",
             stacklevel=2,
@@ -166,8 +170,20 @@ def mem_get_info(device: int | str | torch.device | None = None) -> tuple[int, i
 
 
 def utilization(device: int | str | torch.device | None = None) -> int:
-    """Busy percentage of a device since this was last asked. Work of pyACL counts, that of PyTorch operators not yet."""
-    return process().devices[known_index(device)].utilization()
+    """Busy percentage of a device since this was last asked.
+
+    Work of pyACL is timed. Operators of PyTorch are not, that would cost as much as a small one: for a device that holds tensors
+    of this process its CPU time counts, in which they run.
+    """
+    index = known_index(device)
+    timed = process().devices[index].utilization()
+    sample = (time.monotonic_ns(), time.process_time_ns())
+    before = _samples.get(index, _first_sample)
+    _samples[index] = sample
+    if not _C._memory_stats(index)["allocated_bytes"]["all"]["peak"]:
+        return timed
+    used = 100 * (sample[1] - before[1]) / max(1, sample[0] - before[0])
+    return max(timed, min(100, round(used)))
 
 
 def can_device_access_peer(device_id: int, peer_device_id: int) -> bool:

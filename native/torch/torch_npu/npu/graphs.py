@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
-from torch_npu._capture import Record, Recorder, replay
+from torch_npu._capture import HostCall, Record, Recorder, replay
+from torch_npu._errors import ErrCode, graph_error
+from torch_npu.npu import _stream_ids as ids
 
 __all__ = [
     "NPUGraph",
@@ -48,6 +50,15 @@ def is_current_stream_capturing() -> bool:
     return bool(_capturing) and _current() in _capturing
 
 
+def current_graph() -> NPUGraph | None:
+    """The graph that records what is issued to the current stream."""
+    return _capturing.get(_current()) if _capturing else None
+
+
+def _error(text: str, code: ErrCode = ErrCode.INTERNAL) -> RuntimeError:
+    return RuntimeError(text + graph_error(code))
+
+
 def graph_pool_handle() -> Pool:
     """A token for a memory pool that graphs may share."""
     return 0, next(_pools)
@@ -57,7 +68,7 @@ class NPUGraph:
     """Recorded work. Its tensors stay where they are, so write new inputs into the old ones, then `replay`."""
 
     def __init__(self) -> None:
-        self._records: list[Record] | None = None
+        self._records: list[Record | HostCall] | None = None
         self._recorder: Recorder | None = None
         self._stream: tuple[int, int] | None = None
         self._pool: Pool | None = None
@@ -65,17 +76,20 @@ class NPUGraph:
     def capture_begin(self, pool: Pool | None = None, capture_error_mode: str = "global") -> None:
         """Record what follows on the current stream. The error mode is checked; errors are always those of this thread."""
         if capture_error_mode not in _MODES:
-            raise RuntimeError(
-                f"Unknown capture error mode. Expected one of {', '.join(_MODES)}, got {capture_error_mode}"
+            raise _error(
+                f"Unknown capture error mode. Expected one of {', '.join(_MODES)}, got {capture_error_mode}",
+                ErrCode.PARAM,
             )
         if self._records is not None or self._recorder is not None:
-            raise RuntimeError(
+            raise _error(
                 "This NPUGraph instance already owns a captured graph. To capture a new graph, create a new instance."
             )
         stream = _current()
+        if stream[1] & ids.EXTERNAL:
+            raise _error("ExternalStream does not support capture: use a torch.npu.Stream", ErrCode.NOT_SUPPORT)
         with _lock:
             if stream in _capturing:
-                raise RuntimeError(f"npu:{stream[0]} stream {stream[1]} is already capturing; end that capture first")
+                raise _error(f"npu:{stream[0]} stream {stream[1]} is already capturing; end that capture first")
             _capturing[stream] = self
         self._stream, self._pool = stream, pool or graph_pool_handle()
         self._recorder = Recorder()
@@ -88,7 +102,7 @@ class NPUGraph:
 
     def _stop(self) -> Recorder:
         if self._recorder is None or self._stream is None:
-            raise RuntimeError("capture_end without capture_begin on this NPUGraph")
+            raise _error("capture_end without capture_begin on this NPUGraph")
         recorder, self._recorder = self._recorder, None
         recorder.__exit__(None, None, None)
         recorder.close()
@@ -96,10 +110,16 @@ class NPUGraph:
             del _capturing[self._stream]
         return recorder
 
+    def add(self, call: HostCall) -> None:
+        """A part of the graph that is no operator."""
+        if self._recorder is None:
+            raise _error("this NPUGraph is not capturing")
+        self._recorder.records.append(call)
+
     def replay(self) -> None:
         """Run the recorded work on the memory it was recorded with."""
         if self._records is None:
-            raise RuntimeError("Called NPUGraph::replay without a preceding successful capture.")
+            raise _error("Called NPUGraph::replay without a preceding successful capture.")
         replay(self._records)
 
     def reset(self) -> None:
@@ -111,18 +131,19 @@ class NPUGraph:
     def pool(self) -> Pool:
         """The token of the memory pool; only after `capture_begin`."""
         if self._pool is None:
-            raise RuntimeError("Called NPUGraph::pool() without a preceding successful capture.")
+            raise _error("Called NPUGraph::pool() without a preceding successful capture.")
         return self._pool
 
     def update(self, cpu_update_input: list[dict[str, Any]]) -> None:
         """New host arguments for the recorded calls that have them: one dict for all of these calls, or one for each."""
         if self._records is None:
-            raise RuntimeError("Called NPUGraph::update without a preceding successful capture.")
+            raise _error("Called NPUGraph::update without a preceding successful capture.")
         names = {name for one in cpu_update_input for name in one}
-        found = [record for record in self._records if names and record.has(names)]
+        calls = [record for record in self._records if isinstance(record, Record)]
+        found = [record for record in calls if names and record.has(names)]
         values = cpu_update_input * len(found) if len(cpu_update_input) == 1 else cpu_update_input
         if not found or len(values) != len(found):
-            raise RuntimeError(
+            raise _error(
                 f"{len(cpu_update_input)} updates of {sorted(names)} for {len(found)} calls that have such arguments"
             )
         for record, one in zip(found, values, strict=True):
@@ -130,7 +151,9 @@ class NPUGraph:
 
     def debug_dump(self, debug_path: str) -> None:
         """Write the recorded calls as text, one line each."""
-        Path(debug_path).write_text("".join(f"{record.operator}\n" for record in self._records or []))
+        if self._records is None:
+            raise _error("Called NPUGraph::debug_dump without a preceding successful capture.")
+        Path(debug_path).write_text("".join(f"{record.operator}\n" for record in self._records))
 
     def super_kernel_optimize(self, *options: Any, **more: Any) -> None:
         """Fusing kernels is the device compiler's matter; the recorded calls stay as they are, whatever the options."""
@@ -190,18 +213,18 @@ def graph_task_group_begin(stream: torch.Stream) -> None:
     """The calls from here on can be replaced later; the stream must be capturing."""
     owner = _capturing.get((stream.device_index, stream.stream_id))
     if owner is None or owner._recorder is None:
-        raise RuntimeError(f"{stream} is not capturing; a task group is a part of a captured graph")
+        raise _error(f"{stream} is not capturing; a task group is a part of a captured graph")
     _groups[stream.stream_id] = _TaskGroup(owner, len(owner._recorder.records))
 
 
 def graph_task_group_end(stream: torch.Stream) -> _TaskGroup:
     """The handle of the group, for `graph_task_update_begin`."""
     if stream.stream_id not in _groups:
-        raise RuntimeError(f"graph_task_group_end on {stream} without graph_task_group_begin")
+        raise _error(f"graph_task_group_end on {stream} without graph_task_group_begin")
     group = _groups.pop(stream.stream_id)
     recorder = group.owner._recorder
     if recorder is None:
-        raise RuntimeError("the capture that this task group belongs to is over")
+        raise _error("the capture that this task group belongs to is over")
     group.last = len(recorder.records)
     return group
 
@@ -216,14 +239,16 @@ def graph_task_update_begin(stream: torch.Stream, handle: _TaskGroup) -> None:
 def graph_task_update_end(stream: torch.Stream) -> None:
     """Put the new calls into the graph."""
     if stream.stream_id not in _updates:
-        raise RuntimeError(f"graph_task_update_end on {stream} without graph_task_update_begin")
+        raise _error(f"graph_task_update_end on {stream} without graph_task_update_begin")
     group, recorder = _updates.pop(stream.stream_id)
     recorder.__exit__(None, None, None)
     recorder.close()
-    count, records = group.last - group.first, group.owner._records
-    if records is None or len(recorder.records) != count:
-        raise RuntimeError(f"a task group of {count} calls cannot be updated with {len(recorder.records)} calls")
-    for old, new in zip(records[group.first : group.last], recorder.records, strict=True):
+    records = group.owner._records
+    calls = [one for one in (records or ())[group.first : group.last] if isinstance(one, Record)]
+    changed = [one for one in recorder.records if isinstance(one, Record)]
+    if records is None or len(changed) != len(calls):
+        raise _error(f"a task group of {len(calls)} calls cannot be updated with {len(changed)} calls")
+    for old, new in zip(calls, changed, strict=True):
         old.operator, old.args, old.kwargs = new.operator, new.args, new.kwargs
         old.fresh = {place: target for place, target in old.fresh.items() if place in new.fresh}
 

@@ -70,10 +70,10 @@ def reset_stream_limit(stream: torch.Stream) -> None:
     _stream_limits.pop(_stream_key(stream), None)
 
 
-def stress_detect(mode: str = "aic") -> int:
+def stress_detect(type: str = "aic") -> int:
     """Look for faulty cores or links: 0, there is no hardware that could be faulty."""
-    if mode not in _STRESS_KINDS:
-        raise ValueError(f"mode should be in {list(_STRESS_KINDS)} but got {mode!r}" + pta_error(ErrCode.VALUE))
+    if type not in _STRESS_KINDS:
+        raise ValueError(f"type should be in {list(_STRESS_KINDS)} but got {type!r}" + pta_error(ErrCode.VALUE))
     return 0
 
 

@@ -12,6 +12,7 @@ import torch
 from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.npu import _stream_ids as ids
+from torch_npu.npu import alloc_conf
 from torch_npu.npu._lazy import _lazy_init, is_initialized
 from torch_npu.npu.device import mem_get_info
 from torch_npu.npu.memory_trace import (
@@ -54,13 +55,7 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: torch.Stream 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Give back a block of `caching_allocator_alloc`."""
-    try:
-        _C._raw_free(mem_ptr)
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"{mem_ptr:#x} is no block that caching_allocator_alloc gave and that is still in use"
-            + pta_error(ErrCode.PTR)
-        ) from error
+    _C._raw_free(mem_ptr)
 
 
 def empty_cache() -> None:
@@ -72,6 +67,12 @@ def empty_cache() -> None:
 def empty_virt_addr_cache() -> None:
     """Give back address space that was kept. None is: a segment's addresses go with its memory."""
     _lazy_init()
+
+
+def _set_allocator_settings(env: str) -> None:
+    """Other options of the caching allocator, as in `PYTORCH_NPU_ALLOC_CONF`, from now on."""
+    _lazy_init()
+    alloc_conf.apply(env)
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
@@ -94,11 +95,14 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """The figures of the allocator by name, pool and kind; empty before initialisation."""
-    return _C._memory_stats(known_index(device)) if is_initialized() else {}
+    if not is_initialized():
+        return {}
+    alloc_conf.ensure()
+    return _C._memory_stats(known_index(device))
 
 
-def memory_stats(device: Any = None) -> OrderedDict[str, int]:
-    """The figures of the allocator, such as "allocated_bytes.all.peak", in order of their names."""
+def _flat(nested: dict[str, Any]) -> OrderedDict[str, int]:
+    """Names joined with dots, in order."""
     flat: dict[str, int] = {}
 
     def flatten(prefix: str, value: Any) -> None:
@@ -108,8 +112,13 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
         else:
             flat[prefix] = value
 
-    flatten("", memory_stats_as_nested_dict(device))
+    flatten("", nested)
     return OrderedDict(sorted(flat.items()))
+
+
+def memory_stats(device: Any = None) -> OrderedDict[str, int]:
+    """The figures of the allocator, such as "allocated_bytes.all.peak", in order of their names."""
+    return _flat(memory_stats_as_nested_dict(device))
 
 
 def _bytes(device: Any, name: str, kind: str) -> int:
@@ -244,32 +253,25 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def host_empty_cache() -> None:
-    """Give back pinned memory that is kept. None is: a pinned tensor's memory goes with it."""
-    _lazy_init()
-
-
-def _not_counted() -> NotImplementedError:
-    return NotImplementedError(
-        "pinned host memory is not counted on this device; torch.npu.memory_stats() has the figures of device memory"
-        + pta_error(ErrCode.NOT_SUPPORT)
-    )
+    """Give back pinned memory that is kept for the next pinned tensor."""
+    _C._host_empty_cache()
 
 
 def host_memory_stats() -> OrderedDict[str, int]:
-    """Figures of pinned memory: not counted, which this says."""
-    raise _not_counted()
+    """Figures of pinned memory, such as "active_bytes.current": in use; "allocated_bytes": with what is kept."""
+    return _flat(host_memory_stats_as_nested_dict())
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """Figures of pinned memory: not counted, which this says."""
-    raise _not_counted()
+    """Figures of pinned memory by name and kind; empty before initialisation."""
+    return _C._host_memory_stats() if is_initialized() else {}
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """Figures of pinned memory: not counted, which this says."""
-    raise _not_counted()
+    """Let sums of pinned allocations and frees begin at zero."""
+    _C._host_reset_accumulated_stats()
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Figures of pinned memory: not counted, which this says."""
-    raise _not_counted()
+    """Let peaks of pinned memory begin at what is in use now."""
+    _C._host_reset_peak_stats()

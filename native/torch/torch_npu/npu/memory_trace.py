@@ -1,7 +1,7 @@
 """Snapshots and history of memory, in the form that torch's memory viewer reads.
 
-The history holds segments (segment_alloc, segment_free) with their Python stacks, and snapshots. It does not hold the blocks inside
-segments (alloc, free_requested, free_completed), `oom`, C++ frames, or what happened before recording began.
+The history is kept block by block in C++ (csrc/memory_trace.*). Stacks hold the program's Python frames; those of C++ are left out.
+`segment_map`, `segment_unmap` and `workspace_snapshot` do not occur: segments keep their size, and operators have no workspaces.
 """
 
 from __future__ import annotations
@@ -10,56 +10,18 @@ import os
 import pickle
 import sys
 import time
-from collections import deque
 from typing import Any
 
-from torch_npu import _C
+from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu.npu import _stream_ids as ids
+from torch_npu.npu import _flame
 from torch_npu.npu._lazy import _lazy_init
-from torch_npu.npu.pools import segments
 
 _ENABLED = (None, "state", "all")
-_CONTEXTS = (None, "state", "alloc", "all")
+_CONTEXTS = (None, "state", "alloc", "all")  # their places are the numbers of Stacks in csrc/memory_trace.h
 _STACKS = ("python", "all")
-
-
-class _History:
-    """What is recorded, per device."""
-
-    def __init__(self) -> None:
-        self.enabled: str | None = None
-        self.with_stacks = False
-        self.entries: dict[int, deque[dict[str, Any]]] = {}
-        self.frames: dict[int, list[dict[str, Any]]] = {}  # where a live segment was made
-        self.most = sys.maxsize
-
-    def record(self, action: str, device: int, address: int, size: int, stream: int) -> None:
-        frames = _frames() if self.with_stacks else []
-        if action == "segment_alloc":
-            self.frames[address] = frames
-        else:
-            self.frames.pop(address, None)
-        if self.enabled == "all":
-            entry = {"action": action, "addr": address, "size": size, "stream": stream, "frames": frames}
-            entry["time_us"] = time.time_ns() // 1000
-            self.entries.setdefault(device, deque(maxlen=self.most)).append(entry)
-
-
-_history = _History()
-
-
-def _frames() -> list[dict[str, Any]]:
-    """The Python stack of the program, innermost first, without this package's own part."""
-    found = []
-    frame = sys._getframe(1)
-    package = os.path.dirname(__file__)
-    while frame is not None:
-        code = frame.f_code
-        if os.path.dirname(code.co_filename) != package:
-            found.append({"name": code.co_name, "filename": code.co_filename, "line": frame.f_lineno})
-        frame = frame.f_back
-    return found
+_MOST_FOR_OOM = 100_000  # entries of the history that OOM_SNAPSHOT_ENABLE=1 keeps
+_OFF, _WITH_HISTORY, _STATE_ONLY = 0, 1, 2
 
 
 def _check(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
@@ -68,14 +30,19 @@ def _check(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def _record_memory_history(
-    enabled: str | None = "all",
+    enabled: str | bool | None = "all",
     context: str | None = "all",
     stacks: str = "all",
     max_entries: int = sys.maxsize,
     device: Any = None,
     clear_history: bool = False,
 ) -> None:
-    """Begin (or with None end) recording; see the head of this module for what is recorded. All devices are, always."""
+    """Begin (or with None end, and forget) recording; all devices are recorded, always.
+
+    enabled: "state" keeps the stacks of blocks in use only, "all" the history too. context: which entries have stacks.
+    """
+    if isinstance(enabled, bool):  # torch's old form
+        enabled = "all" if enabled else None
     _check("enabled", enabled, _ENABLED)
     _check("context", context, _CONTEXTS)
     _check("stacks", stacks, _STACKS)
@@ -83,59 +50,81 @@ def _record_memory_history(
     if max_entries <= 0:
         raise ValueError(f"max_entries should be positive but got {max_entries}" + pta_error(ErrCode.VALUE))
     _lazy_init()
-    if clear_history or enabled is None:
-        _history.entries.clear()
-    _history.enabled, _history.with_stacks = enabled, context is not None
-    _history.most = min(max_entries, sys.maxsize)
-    for index, entries in _history.entries.items():
-        _history.entries[index] = deque(entries, maxlen=_history.most)
-    segments.listener = None if enabled is None else _history.record
-    if enabled is not None:
-        segments.install()
+    most = min(max_entries, sys.maxsize)
+    _C._record_history(
+        enabled is not None, enabled == "all", _CONTEXTS.index(context), most, clear_history or enabled is None
+    )
 
 
 def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
     """The segments of all devices with their blocks, or those of one pool."""
-    found = []
-    for segment in _C._memory_snapshot():
-        marked = segment["stream"]
-        segment["stream"], segment["segment_pool_id"] = ids.plain(marked), (0, ids.pool_of(marked))
-        segment["frames"] = _history.frames.get(segment["address"], [])
-        if mempool_id is None or tuple(mempool_id) == segment["segment_pool_id"]:
-            found.append(segment)
-    return found
+    return _C._memory_snapshot(None if mempool_id is None else mempool_id[1], False)[0]
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
     """Segments, and the history of each device."""
     del device  # as in torch, the snapshot holds all devices
-    if _history.enabled == "all":
-        for index in range(_C._get_device_count()):
-            _history.record("snapshot", index, 0, 0, 0)
-    traces = [list(_history.entries.get(index, ())) for index in range(_C._get_device_count())]
-    return {"segments": memory_snapshot(), "device_traces": traces}
+    segments, traces = _C._memory_snapshot(None, True)
+    return {"segments": segments, "device_traces": traces}
 
 
-def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+def _write(filename: str | os.PathLike[str], data: bytes) -> None:
+    """Under another name first: a program that looks finds the whole file or none."""
+    draft = f"{os.fspath(filename)}.{os.getpid()}.part"
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.replace(draft, filename)
+    except OSError:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+
+
+def _dump_snapshot(filename: str | os.PathLike[str] = "dump_snapshot.pickle") -> None:
     """Write a snapshot for torch's memory viewer."""
-    with open(filename, "wb") as file:
-        pickle.dump(_snapshot(), file)
+    _write(filename, pickle.dumps(_snapshot()))
 
 
-def _save_segment_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
-    """A flame graph of segments. torch fetches the script for it from the network the first time."""
+def _save_segment_usage(
+    filename: str | os.PathLike[str] = "output.svg", snapshot: dict[str, Any] | None = None
+) -> None:
+    """A flame graph of segments."""
     from torch.cuda._memory_viz import segments as flame_graph
 
-    _write(filename, flame_graph(_snapshot() if snapshot is None else snapshot))
+    _write(filename, flame_graph(_snapshot() if snapshot is None else snapshot, _flame.svg).encode())
 
 
-def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
-    """A flame graph of memory in use. torch fetches the script for it from the network the first time."""
+def _save_memory_usage(filename: str | os.PathLike[str] = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
+    """A flame graph of memory in use."""
     from torch.cuda._memory_viz import memory as flame_graph
 
-    _write(filename, flame_graph(_snapshot() if snapshot is None else snapshot))
+    _write(filename, flame_graph(_snapshot() if snapshot is None else snapshot, _flame.svg).encode())
 
 
-def _write(filename: str, text: str) -> None:
-    with open(filename, "w", encoding="utf-8") as file:
-        file.write(text)
+# ---- out of memory -----------------------------------------------------------------------------------------------------
+
+
+def _wish() -> int:
+    return _environment.number("OOM_SNAPSHOT_ENABLE", _OFF, _OFF, _STATE_ONLY)
+
+
+def record_for_snapshots() -> None:
+    """Begin the history that a snapshot at the end of memory shall hold, where the environment asks for one."""
+    if _wish() == _WITH_HISTORY:
+        _C._record_history(True, True, _CONTEXTS.index("all"), _MOST_FOR_OOM, False)
+
+
+def out_of_memory(device: int, size: int, free: int) -> None:
+    """Called before the error is raised."""
+    wish = _wish()
+    if wish == _OFF:
+        return
+    found = _snapshot()
+    if wish == _STATE_ONLY:
+        found["device_traces"] = [[] for _ in found["device_traces"]]
+    folder = _environment.text("OOM_SNAPSHOT_PATH", os.getcwd())
+    os.makedirs(folder, exist_ok=True)
+    name = os.path.join(folder, f"oom_snapshot_{os.getpid()}_{time.time_ns() // 1000}.pickle")
+    _write(name, pickle.dumps(found))
+    print(f"torch_npu: npu:{device} had {free} bytes left for {size}; the memory snapshot is {name}", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import _environment
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.npu.utils import get_soc_version
 
@@ -231,4 +232,6 @@ def use_compatible_impl(is_compatible: bool) -> None:
 
 def are_compatible_impl_enabled() -> bool:
     """What `use_compatible_impl` set, or the environment (TORCH_NPU_USE_COMPATIBLE_IMPL=1)."""
-    return _options.get("COMPATIBLE_IMPL", os.environ.get("TORCH_NPU_USE_COMPATIBLE_IMPL", "0")) == "1"
+    if "COMPATIBLE_IMPL" in _options:
+        return _options["COMPATIBLE_IMPL"] == "1"
+    return _environment.flag("TORCH_NPU_USE_COMPATIBLE_IMPL")

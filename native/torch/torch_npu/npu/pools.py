@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import warnings
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,48 +30,36 @@ class _Library:
 
 
 class _Segments:
-    """Stands between the caching allocator and the devices: chooses the source of a segment, tells who listens."""
+    """Stands between the caching allocator and the devices where a library gives memory."""
 
     def __init__(self) -> None:
         self.default: _Library | None = None
         self.of_pool: dict[int, _Library] = {}
-        self.owners: dict[int, tuple[_Library, int, int]] = {}  # address → library, size, stream
-        self.listener: Callable[[str, int, int, int, int], None] | None = None  # action, device, address, size, stream
-        self.sizes: dict[int, tuple[int, int]] = {}  # address → size, stream; while somebody listens
-        self.installed = False
+        self.owners: dict[int, _Library] = {}  # by address
 
     def install(self) -> None:
         """From now on segments pass here. Those made before go back the way they came."""
-        if self.installed:
-            return
-        self._allocate, self._release = _start._allocate, _start._release
-        _start._allocate, _start._release = self.allocate, self.release
-        _start.connect()
-        self.installed = True
+        if _start.segment_source != (self.allocate, self.release):
+            _start.segment_source = self.allocate, self.release
+            _start.connect()
 
-    def allocate(self, device: int, size: int) -> int:
+    def allocate(self, device: int, size: int, stream: int) -> int:
         """The address of a new segment, 0 when there is no memory."""
-        stream = ids.current_id(device)
         library = self.of_pool.get(ids.pool_of(stream), self.default)
-        number = ids.plain(stream)
-        address = (library.alloc(size, device, number) or 0) if library else self._allocate(device, size)
-        if address and library:
-            self.owners[address] = library, size, number
-        if address and self.listener is not None:
-            self.sizes[address] = size, number
-            self.listener("segment_alloc", device, address, size, number)
+        if library is None:
+            return _start._allocate(device, size)
+        address = library.alloc(size, device, ids.plain(stream)) or 0
+        if address:
+            self.owners[address] = library
         return address
 
-    def release(self, device: int, address: int) -> None:
+    def release(self, device: int, address: int, size: int, stream: int) -> None:
         """Give a segment back to where it came from."""
-        size, stream = self.sizes.pop(address, (0, 0))
-        if self.listener is not None:
-            self.listener("segment_free", device, address, size, stream)
-        owner = self.owners.pop(address, None)
-        if owner is None:
-            self._release(device, address)
+        library = self.owners.pop(address, None)
+        if library is None:
+            _start._release(device, address)
         else:
-            owner[0].free(address, owner[1], device, owner[2])
+            library.free(address, size, device, ids.plain(stream))
 
 
 segments = _Segments()
@@ -98,11 +86,16 @@ class NPUPluggableAllocator:
         return self._allocator
 
 
+def _is_used() -> bool:
+    """Whether the allocator has made a segment, ever: sums may have been reset, segments given back."""
+    return any(_C._memory_stats(index)["segment"]["all"]["peak"] for index in range(_C._get_device_count()))
+
+
 def change_current_allocator(allocator: NPUPluggableAllocator) -> None:
-    """Take all memory from a library. Only before the first allocation, since blocks cannot move."""
-    if any(_C._memory_stats(index)["num_device_alloc"] for index in range(_C._get_device_count())):
+    """Take all memory from a library. Only once and before the first allocation, since blocks cannot move."""
+    if segments.default is not None or _is_used():
         raise RuntimeError(
-            "Can't swap an already initialized allocator: call change_current_allocator before the first npu tensor"
+            "Can't swap an already initialized allocator: call change_current_allocator once, before the first npu tensor"
             + pta_error(ErrCode.INTERNAL)
         )
     segments.default = allocator.allocator()
@@ -114,8 +107,19 @@ def get_allocator_backend() -> str:
     return "native" if segments.default is None else "pluggable"
 
 
+def _end_pool(number: int) -> None:
+    """Give back what is free in a pool that nobody can name any more; what tensors hold goes with the next `empty_cache`."""
+    _C._forget_pool(number)
+    _C._empty_cache(number)
+    segments.of_pool.pop(number, None)
+
+
 class MemPool:
-    """Memory with segments of its own, inside `use_mem_pool`. What is free in them goes back with `empty_cache`."""
+    """Memory with segments of its own, inside `use_mem_pool`.
+
+    What is free in them goes back with `empty_cache` and with the pool. `no_split`: a block is a whole segment. `use_on_oom`: other
+    allocations may take free blocks of the pool before they fail.
+    """
 
     _numbers = itertools.count(1)
 
@@ -125,15 +129,14 @@ class MemPool:
         use_on_oom: bool = False,
         no_split: bool = False,
     ) -> None:
-        for name, value in (("use_on_oom", use_on_oom), ("no_split", no_split)):
-            if value:
-                warnings.warn(f"MemPool({name}=True) has no effect on this device", stacklevel=2)
         self._number = next(self._numbers)
         self._users = 0
         self._allocator = allocator.allocator() if isinstance(allocator, NPUPluggableAllocator) else allocator
+        _C._set_pool_flags(self._number, no_split, use_on_oom)
         if self._allocator is not None:
             segments.of_pool[self._number] = self._allocator
             segments.install()
+        weakref.finalize(self, _end_pool, self._number).atexit = False
 
     @property
     def id(self) -> tuple[int, int]:
@@ -151,9 +154,7 @@ class MemPool:
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Its segments, as in `memory_snapshot`."""
-        from torch_npu.npu.memory_trace import memory_snapshot  # it stands on this module
-
-        return memory_snapshot(self.id)
+        return _C._memory_snapshot(self._number, False)[0]
 
 
 @contextmanager

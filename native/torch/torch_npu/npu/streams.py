@@ -50,6 +50,8 @@ class Stream(torch.Stream):
     def synchronize(self) -> None:
         """Wait until all work is done."""
         super().synchronize()
+        for one in ids.listeners:
+            one.host_waits(self)
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
         """Mark the stream as one that prepares data. The mark is kept; the host needs no such hint."""
@@ -149,11 +151,23 @@ class Event(torch.Event):
 
     def record(self, stream: torch.Stream | None = None) -> None:
         """Record the moment in a stream, the current one if none is given."""
-        super().record(self._checked(stream, "record"))
+        target = self._checked(stream, "record")
+        super().record(target)
+        for one in ids.listeners:
+            one.recorded(self, target)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
         """Let later work of a stream wait for this."""
-        super().wait(self._checked(stream, "wait"))
+        target = self._checked(stream, "wait")
+        super().wait(target)
+        for one in ids.listeners:
+            one.waits(self, target)
+
+    def synchronize(self) -> None:
+        """Wait until the event has happened."""
+        super().synchronize()
+        for one in ids.listeners:
+            one.host_waits(self)
 
     @staticmethod
     def _checked(stream: torch.Stream | None, what: str) -> torch.Stream:
@@ -281,3 +295,18 @@ class StreamContext:
 def stream(stream: torch.Stream | None) -> StreamContext:
     """`with torch.npu.stream(s):`"""
     return StreamContext(stream)
+
+
+def erase_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
+    """Undo `tensor.record_stream(stream)`: the tensor's memory need not wait for that stream any more."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"tensor should be a torch.Tensor but got {type(tensor).__name__}" + pta_error(ErrCode.TYPE))
+    if not isinstance(stream, torch.Stream):
+        raise TypeError(
+            f"stream should be a torch.npu.Stream but got {type(stream).__name__}" + pta_error(ErrCode.TYPE)
+        )
+    if tensor.device.type != "npu":
+        raise RuntimeError(f"tensor should be on npu but it is on {tensor.device}" + pta_error(ErrCode.PARAM))
+    if isinstance(stream, ExternalStream):
+        stream._refuse("erase_stream")
+    _C._erase_stream(tensor, ids.plain(stream.stream_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from softnpu.runtime.device import Soc
 from softnpu.runtime.process import process
-from torch_npu import _C
+from torch_npu import _C, _chip
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.npu._lazy import _lazy_init
 
@@ -25,7 +25,6 @@ _FAMILIES = (
 )
 _SOC_VERSIONS = {name: first + place for first, names in _FAMILIES for place, name in enumerate(names.split())}
 _UNSUPPORTED_SOC = -1
-_FIRST_WITH_INF_NAN = 220
 _CANN_MODULES = ("CANN", "RUNTIME", "COMPILER", "HCCL", "TOOLKIT", "OPP", "OPP_KERNEL", "DRIVER")
 _CANN_VERSION = "8.2.RC1"  # the release whose interface softnpu follows
 _DRIVER_VERSION = "25.2.0"
@@ -81,11 +80,43 @@ def get_soc_version() -> int:
 
 
 def is_support_inf_nan() -> bool:
-    """Whether fp16 overflows give inf, as IEEE says, instead of the largest number."""
-    if get_soc_version() < _FIRST_WITH_INF_NAN or not soc().inf_nan:
+    """Whether fp16 overflows give inf, as IEEE says, instead of the largest number. In lenient mode they do on every chip, unless
+    INF_NAN_MODE_ENABLE=0 asks otherwise: programs choose by this answer where to look for overflows."""
+    return not _chip.saturates()
+
+
+def get_npu_overflow_flag() -> bool:
+    """Whether a float16 result overflowed since the flag was cleared; only where float16 saturates, elsewhere values tell."""
+    _check_flag("get_npu_overflow_flag")
+    return _C._has_overflowed()
+
+
+def clear_npu_overflow_flag() -> None:
+    """Begin to look for overflows anew."""
+    _check_flag("clear_npu_overflow_flag")
+    _C._clear_overflow()
+
+
+def _check_flag(name: str) -> None:
+    _lazy_init()
+    if is_support_inf_nan():
+        raise RuntimeError(
+            f"Unsupported api when soc_version >= Ascend910B1 or in inf/nan mode: torch.npu.{name}; "
+            "please use torch.npu.utils.npu_check_overflow" + pta_error(ErrCode.NOT_SUPPORT)
+        )
+
+
+def npu_check_overflow(grad: torch.Tensor | float | None) -> bool:
+    """Whether something overflowed: by the values of `grad`, or by the flag (which is cleared then) where float16 saturates."""
+    if not is_support_inf_nan():
+        found = _C._has_overflowed()
+        _C._clear_overflow()
+        return found
+    if grad is None:
         return False
-    asked_off = os.environ.get("INF_NAN_MODE_ENABLE", "1") == "0"
-    return not (asked_off and os.environ.get("INF_NAN_MODE_FORCE_DISABLE", "0") == "1")
+    if isinstance(grad, torch.Tensor):
+        return not bool(torch.isfinite(grad).all())
+    return not math.isfinite(grad)
 
 
 def is_bf16_supported(including_emulation: bool = False) -> bool:

@@ -6,7 +6,9 @@ follow from what it is made of. Its name is the operator's, with `__` before the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +20,18 @@ from torch_npu.operators._table import PUBLIC, SCHEMAS
 __all__ = ["PUBLIC", "register"]
 
 _library: Any = None
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """For a thousand objects that stay: looking for garbage among them costs more than making them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def body_of(module: str, name: str) -> Callable[..., Any]:
@@ -61,7 +75,12 @@ def register() -> None:
     global _library
     if _library is not None:
         return
-    _library = library = torch._C._dispatch_library("FRAGMENT", "npu", "")
+    with without_collecting():
+        _library = _declare()
+
+
+def _declare() -> Any:
+    library = torch._C._dispatch_library("FRAGMENT", "npu", "")
     there = {name.removeprefix("npu::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu::")}
     for module, schemas in SCHEMAS.items():
         for schema in schemas:
@@ -69,4 +88,7 @@ def register() -> None:
             if name in there:
                 continue
             library.define(schema, "", ())
-            library.impl(name, "CompositeImplicitAutograd", _lazy(module, name), False)
+            kernel = _lazy(module, name)
+            library.impl(name, "CompositeImplicitAutograd", kernel, False)
+            library.impl(name, "FuncTorchBatchedDecomposition", kernel, False)  # vmap goes into the composition
+    return library

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, gradient, halves, require
+from torch_npu.operators._common import ErrCode, check_halves, gradient, halves, require
+from torch_npu.operators._fused import Kind, apply
 
 _FAST = 1.702  # the slope that makes a sigmoid look like the normal distribution
 
@@ -94,9 +95,38 @@ def npu_silu_backward(grad_output: Tensor, x0: Tensor, x1: Tensor) -> Tensor:
     return torch.ops.aten.silu_backward(grad_output, x0)
 
 
+def _swiglu_composed(inputs: tuple[Tensor, ...], options: tuple[int]) -> tuple[Tensor]:
+    left, right = inputs[0].chunk(2, options[0])
+    return (F.silu(left) * right,)
+
+
+def _swiglu_direct(
+    inputs: tuple[Tensor, ...], options: tuple[int], keep: bool
+) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
+    left, right = inputs[0].chunk(2, options[0])
+    gate = F.silu(left)
+    return ((gate * right,), (gate,)) if keep else ((gate.mul_(right),), ())
+
+
+def _swiglu_gradients(
+    inputs: tuple[Tensor, ...], kept: tuple[Tensor, ...], grad: Tensor, _wanted: tuple[bool, ...], options: tuple[int]
+) -> tuple[Tensor]:
+    """Each half of the gradient is computed where it belongs, not joined afterwards."""
+    left, right = inputs[0].chunk(2, options[0])
+    dx = torch.empty_like(inputs[0])
+    to_left, to_right = dx.chunk(2, options[0])
+    torch.mul(grad, kept[0], out=to_right)
+    torch.mul(grad, right, out=to_left)
+    torch.ops.aten.silu_backward.grad_input(to_left, left, grad_input=to_left)
+    return (dx,)
+
+
+_SWIGLU = Kind(_swiglu_composed, _swiglu_direct, _swiglu_gradients)
+
+
 def npu_swiglu(self: Tensor, dim: int = -1) -> Tensor:
-    left, right = halves(self, dim, "npu_swiglu")
-    return F.silu(left) * right
+    check_halves(self, dim, "npu_swiglu")
+    return apply(_SWIGLU, (self,), dim)[0]
 
 
 def npu_swiglu_backward(grad_output: Tensor, self: Tensor, dim: int = -1) -> Tensor:

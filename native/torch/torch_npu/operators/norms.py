@@ -6,12 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators._common import gradient, require
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Half precision is computed in float32, the rest as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+from torch_npu.operators._common import HALF, gradient, require, wide
+from torch_npu.operators._fused import Kind, apply
 
 
 def _last_dims(x: Tensor, gamma: Tensor, name: str) -> tuple[int, ...]:
@@ -23,29 +19,77 @@ def _last_dims(x: Tensor, gamma: Tensor, name: str) -> tuple[int, ...]:
     return tuple(range(x.dim() - gamma.dim(), x.dim()))
 
 
+def _rms_composed(inputs: tuple[Tensor, ...], options: tuple[float]) -> tuple[Tensor, Tensor]:
+    x, gamma = inputs
+    dims = tuple(range(x.dim() - gamma.dim(), x.dim()))
+    whole = wide(x)
+    rstd = torch.rsqrt(whole.square().mean(dims, keepdim=True) + options[0])
+    return (whole * rstd * wide(gamma)).to(x.dtype), rstd
+
+
+def _rms_direct(
+    inputs: tuple[Tensor, ...], options: tuple[float], _keep: bool
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor]]:
+    x, gamma = inputs
+    width = gamma.numel()
+    rows = x.reshape(-1, width)
+    whole = wide(rows)
+    rstd = torch.linalg.vector_norm(whole, 2, -1, True).square_().div_(width).add_(options[0]).rsqrt_()
+    y = torch.mul(whole, rstd, out=whole) if rows.dtype in HALF else whole * rstd
+    y.mul_(wide(gamma).reshape(-1))
+    rstd = rstd.reshape(*x.shape[: x.dim() - gamma.dim()], *([1] * gamma.dim()))
+    return (y.reshape(x.shape).to(x.dtype), rstd), (rstd,)
+
+
+def _rms_gradients(
+    inputs: tuple[Tensor, ...],
+    kept: tuple[Tensor, ...],
+    grad: Tensor,
+    wanted: tuple[bool, ...],
+    _options: tuple[float, ...],
+) -> tuple[Tensor | None, Tensor | None]:
+    x, gamma = inputs
+    width = gamma.numel()
+    scale, rstd, dy = wide(gamma).reshape(-1), kept[0].reshape(-1, 1), wide(grad.reshape(-1, width))
+    normal = wide(x.reshape(-1, width)) * rstd
+    work = dy * normal
+    dx, dgamma = None, None
+    if wanted[1]:
+        dgamma = work.sum(0).reshape(gamma.shape).to(gamma.dtype)
+    if wanted[0]:
+        mean = (work @ scale).div_(width).unsqueeze(-1)
+        torch.mul(dy, scale, out=work).mul_(rstd).addcmul_(normal, mean.mul_(rstd), value=-1)
+        dx = work.reshape(x.shape).to(x.dtype)
+    return dx, dgamma
+
+
+_RMS = Kind(_rms_composed, _rms_direct, _rms_gradients)
+
+
 def _rms(x: Tensor, gamma: Tensor, epsilon: float, name: str) -> tuple[Tensor, Tensor]:
-    dims = _last_dims(x, gamma, name)
-    wide = _wide(x)
-    rstd = torch.rsqrt(wide.square().mean(dims, keepdim=True) + epsilon)
-    return (wide * rstd * _wide(gamma)).to(x.dtype), rstd
+    _last_dims(x, gamma, name)
+    y, rstd = apply(_RMS, (x, gamma), epsilon)
+    return y, rstd
 
 
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """rstd is a statistic: it has no derivative."""
     return _rms(self, gamma, epsilon, "npu_rms_norm")
 
 
 def npu_rms_norm_backward(dy: Tensor, self: Tensor, gamma: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+    """dgamma is float32 for half inputs, as the sum over all rows is."""
     dims = _last_dims(self, gamma, "npu_rms_norm_backward")
-    x, grad = _wide(self), _wide(dy)
-    normal = x * rstd
-    scaled = grad * _wide(gamma)
+    grad, scale = wide(dy), wide(gamma)
+    normal = wide(self) * rstd
+    scaled = grad * scale
     dx = rstd * (scaled - normal * (scaled * normal).mean(dims, keepdim=True))
     dgamma = (grad * normal).sum(tuple(range(self.dim() - gamma.dim())))
     return dx.to(self.dtype), dgamma
 
 
 def npu_gemma_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    return _rms(self, 1 + gamma, epsilon, "npu_gemma_rms_norm")
+    return _rms(self, 1 + wide(gamma), epsilon, "npu_gemma_rms_norm")
 
 
 def npu_add_rms_norm(x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,9 +104,9 @@ def npu_add_rms_norm_cast(
     """The second output is y in float32, as it was before rounding."""
     x = x1 + x2
     dims = _last_dims(x, gamma, "npu_add_rms_norm_cast")
-    wide = _wide(x)
-    rstd = torch.rsqrt(wide.square().mean(dims, keepdim=True) + epsilon)
-    y = wide * rstd * _wide(gamma)
+    whole = wide(x)
+    rstd = torch.rsqrt(whole.square().mean(dims, keepdim=True) + epsilon)
+    y = whole * rstd * wide(gamma)
     return y.float(), y.to(x.dtype), rstd, x
 
 
@@ -83,11 +127,11 @@ def npu_add_rms_norm_v2_functional(
 def _layer(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """y, mean and rstd; the statistics in float32."""
     dims = _last_dims(x, gamma, name)
-    wide = _wide(x)
-    mean = wide.mean(dims, keepdim=True)
-    centred = wide - mean
+    whole = wide(x)
+    mean = whole.mean(dims, keepdim=True)
+    centred = whole - mean
     rstd = torch.rsqrt(centred.square().mean(dims, keepdim=True) + epsilon)
-    return (centred * rstd * _wide(gamma) + _wide(beta)).to(x.dtype), mean, rstd
+    return (centred * rstd * wide(gamma) + wide(beta)).to(x.dtype), mean, rstd
 
 
 def npu_add_layer_norm(
@@ -117,9 +161,9 @@ def _layer_gradient(dy: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, rstd: Te
     """The gradient of a layer norm from its own statistics."""
     dims = tuple(range(x.dim() - gamma.dim(), x.dim()))
     leading = tuple(range(x.dim() - gamma.dim()))
-    grad = _wide(dy)
-    normal = (_wide(x) - mean) * rstd
-    scaled = grad * _wide(gamma)
+    grad = wide(dy)
+    normal = (wide(x) - mean) * rstd
+    scaled = grad * wide(gamma)
     inner = scaled - scaled.mean(dims, keepdim=True) - normal * (scaled * normal).mean(dims, keepdim=True)
     return (rstd * inner).to(x.dtype), (grad * normal).sum(leading).to(gamma.dtype), grad.sum(leading).to(gamma.dtype)
 
@@ -173,7 +217,7 @@ def _group(
         x.dim() >= 2 and groups > 0 and x.shape[1] % groups == 0,
         f"{name}: the second dimension of {tuple(x.shape)} must be a multiple of {groups} groups",
     )
-    grouped = _wide(x).reshape(x.shape[0], groups, -1)
+    grouped = wide(x).reshape(x.shape[0], groups, -1)
     mean = grouped.mean(-1)
     rstd = torch.rsqrt(grouped.var(-1, unbiased=False) + eps)
     return F.group_norm(x, groups, weight, bias, eps), mean.to(x.dtype), rstd.to(x.dtype)
@@ -215,20 +259,20 @@ def npu_group_norm_swish_grad(
     count = input.shape[0]
 
     def forward(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        grouped = _wide(x).reshape(count, num_groups, -1)
+        grouped = wide(x).reshape(count, num_groups, -1)
         centre = grouped.mean(-1, keepdim=True)
         # the forward call's rstd as a number that varies with x: its epsilon is inside
         spread = grouped.var(-1, unbiased=False, keepdim=True)
-        epsilon = (_wide(rstd).reshape(count, num_groups, 1).pow(-2) - spread).detach()
+        epsilon = (wide(rstd).reshape(count, num_groups, 1).pow(-2) - spread).detach()
         normal = ((grouped - centre) * torch.rsqrt(spread + epsilon)).reshape(x.shape)
         shape = (1, -1, *([1] * (x.dim() - 2)))
-        y = normal * _wide(gamma).reshape(shape) + _wide(beta).reshape(shape)
+        y = normal * wide(gamma).reshape(shape) + wide(beta).reshape(shape)
         return y * torch.sigmoid(scale * y)
 
     require(
         mean.numel() == rstd.numel(), "npu_group_norm_swish_grad: mean and rstd must have the same number of elements"
     )
-    found = gradient(forward, _wide(grad), input, weight, bias)
+    found = gradient(forward, wide(grad), input, weight, bias)
     dx, dgamma, dbeta = (
         one if wanted else input.new_empty(0) for one, wanted in zip(found, grad_input_mask, strict=True)
     )
@@ -238,9 +282,9 @@ def npu_group_norm_swish_grad(
 def batch_norm_reduce(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Sums and sums of squares per channel, in float32; eps belongs to the step that follows, `batch_norm_gather_stats_update`."""
     require(eps >= 0, f"batch_norm_reduce: eps must not be negative, {eps} is")
-    wide = input.float()
+    whole = input.float()
     dims = [one for one in range(input.dim()) if one != 1]
-    return wide.sum(dims), wide.square().sum(dims)
+    return whole.sum(dims), whole.square().sum(dims)
 
 
 def batch_norm_gather_stats_update(

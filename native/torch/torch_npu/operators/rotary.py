@@ -6,16 +6,63 @@ import torch
 from torch import Tensor
 
 from torch_npu.operators._common import ErrCode, gradient, require, unsupported
+from torch_npu.operators._fused import Kind, apply
 
 _MODES = ("half", "interleave")
 
 
-def _rotate(x: Tensor, mode: str) -> Tensor:
-    """Each pair turned by 90 degrees: (a, b) becomes (-b, a)."""
+def _pairs(x: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """The first and the second of each pair."""
     if mode == "half":
         first, second = x.chunk(2, -1)
-        return torch.cat((-second, first), -1)
-    return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+        return first, second
+    return x[..., ::2], x[..., 1::2]
+
+
+def _join(first: Tensor, second: Tensor, mode: str) -> Tensor:
+    if mode == "half":
+        return torch.cat((first, second), -1)
+    return torch.stack((first, second), -1).flatten(-2)
+
+
+def _rotate(x: Tensor, mode: str) -> Tensor:
+    """Each pair turned by 90 degrees: (a, b) becomes (-b, a)."""
+    first, second = _pairs(x, mode)
+    return _join(-second, first, mode)
+
+
+def _rotary_composed(inputs: tuple[Tensor, ...], options: tuple[str]) -> tuple[Tensor]:
+    x, cos, sin = inputs
+    return (x * cos + _rotate(x, options[0]) * sin,)
+
+
+def _turned(x: Tensor, cos: Tensor, signed: Tensor, mode: str) -> Tensor:
+    """x * cos + (x with its pairs swapped) * signed: the sign is the sine's, which is small, instead of x's."""
+    first, second = _pairs(x, mode)
+    return (x * cos).addcmul_(_join(second, first, mode), signed)
+
+
+def _rotary_direct(
+    inputs: tuple[Tensor, ...], options: tuple[str], _keep: bool
+) -> tuple[tuple[Tensor], tuple[Tensor, ...]]:
+    x, cos, sin = inputs
+    first, second = _pairs(sin, options[0])
+    return (_turned(x, cos, _join(-first, second, options[0]), options[0]),), ()
+
+
+def _rotary_gradients(
+    inputs: tuple[Tensor, ...], _kept: tuple[Tensor, ...], grad: Tensor, wanted: tuple[bool, ...], options: tuple[str]
+) -> tuple[Tensor | None, ...]:
+    """Turned back: the sine of the other of a pair, with the other sign."""
+    x, cos, sin = inputs
+    first, second = _pairs(sin, options[0])
+    dx = _turned(grad, cos, _join(second, -first, options[0]), options[0]) if wanted[0] else None
+    dcos = (grad * x).sum_to_size(cos.shape) if wanted[1] else None
+    dsin = (grad * _rotate(x, options[0])).sum_to_size(sin.shape) if wanted[2] else None
+    return dx, dcos, dsin
+
+
+_ROTARY = Kind(_rotary_composed, _rotary_direct, _rotary_gradients)
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, mode: str, name: str) -> Tensor:
@@ -23,12 +70,23 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, mode: str, name: str) -> Tensor:
     require(
         x.shape[-1] % 2 == 0, f"{name}: the last dimension has {x.shape[-1]} elements; it must be even", ErrCode.VALUE
     )
-    return x * cos + _rotate(x, mode) * sin
+    if _fits(cos, x) and _fits(sin, x):
+        return apply(_ROTARY, (x, cos, sin), mode)[0]
+    return _rotary_composed((x, cos, sin), (mode,))[0]
+
+
+def _fits(table: Tensor, x: Tensor) -> bool:
+    """Whether x keeps its shape and dtype when it is multiplied by the table."""
+    if table.dtype != x.dtype or table.dim() > x.dim() or table.shape[-1] != x.shape[-1]:
+        return False
+    sizes = x.shape[x.dim() - table.dim() :]
+    return all(here in (1, there) for here, there in zip(table.shape, sizes, strict=True))
 
 
 def npu_rotary_mul(
     self: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half", rotate: Tensor | None = None
 ) -> Tensor:
+    """`rotate` is a matrix that does what the mode would do."""
     if rotate is not None:
         return self * r1 + (self @ rotate) * r2
     return _turn(self, r1, r2, rotary_mode, "npu_rotary_mul")

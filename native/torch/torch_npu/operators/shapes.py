@@ -6,7 +6,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, into, require
+from torch_npu.operators._common import ErrCode, into, pack_bits, require, unpack_bits
+from torch_npu.operators.shapes_scatter import (  # noqa: F401 (the registry looks for every body here)
+    _npu_index_add,
+    _npu_index_add_,
+    npu_gather_sparse_index,
+    npu_gather_sparse_index_backward,
+    npu_masked_fill_range,
+    npu_random_choice_with_mask,
+    npu_scatter,
+    npu_scatter_list,
+    npu_scatter_list_,
+    npu_scatter_nd_update,
+    npu_scatter_nd_update_,
+    npu_sub_sample,
+    scatter_update,
+    scatter_update_,
+)
 
 
 def npu_broadcast(self: Tensor, size: list[int]) -> Tensor:
@@ -29,27 +45,6 @@ def npu_confusion_transpose_backward(grad: Tensor, perm: list[int], shape: list[
     if transpose_first:
         return grad.reshape([shape[one] for one in perm]).permute(back).contiguous()
     return grad.permute(back).reshape(shape)
-
-
-def npu_gather_sparse_index(input: Tensor, index: Tensor) -> Tensor:
-    return input.index_select(0, index.reshape(-1)).reshape(*index.shape, *input.shape[1:])
-
-
-def npu_gather_sparse_index_backward(grad: Tensor, self_sizes: list[int], index: Tensor) -> Tensor:
-    flat = grad.reshape(-1, *self_sizes[1:])
-    return grad.new_zeros(self_sizes).index_add(0, index.reshape(-1), flat)
-
-
-def _rows(self: Tensor, index: Tensor) -> Tensor:
-    return index.long().reshape(-1) % self.shape[0]
-
-
-def _npu_index_add(self: Tensor, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    return self.index_add(0, _rows(self, index), source, alpha=alpha)
-
-
-def _npu_index_add_(self: Tensor, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    return self.index_add_(0, _rows(self, index), source, alpha=alpha)
 
 
 def _bits(mask: int, place: int) -> bool:
@@ -130,23 +125,6 @@ def npu_indexing__out(
 npu_indexing_trans_contiguous__out = npu_indexing__out
 
 
-def npu_masked_fill_range(self: Tensor, start: Tensor, end: Tensor, value: Tensor, axis: int = -1) -> Tensor:
-    """Row i of start, end and value fills the i-th slice before `axis`; several columns fill one after the other."""
-    size = self.shape[axis]
-    places = torch.arange(size, device=self.device)
-    moved = self.movedim(axis, -1)
-    lead = moved.dim() - 1
-    result = moved
-    for column in range(start.shape[-1] if start.dim() > 1 else 1):
-        first, last = (one[..., column] if one.dim() > 1 else one for one in (start, end))
-        given = value[..., column] if value.dim() > 1 else value
-        shape = (*first.shape, *([1] * (lead - first.dim())), 1)
-        inside = (places >= first.reshape(shape)) & (places < last.reshape(shape))
-        filling = given.reshape(shape) if given.shape == first.shape else given.reshape(-1)[0]
-        result = torch.where(inside, filling.to(self.dtype), result)
-    return result.movedim(-1, axis)
-
-
 def npu_max__dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     values, indices = torch.max(self, dim, keepdim)
     return values, indices.to(torch.int32)
@@ -199,19 +177,6 @@ def npu_pad(input: Tensor, paddings: list[int]) -> Tensor:
     return F.pad(input, last_first)
 
 
-def npu_random_choice_with_mask(x: Tensor, count: int = 256, seed: int = 0, seed2: int = 0) -> tuple[Tensor, Tensor]:
-    """Two seeds that are not both 0 make the choice repeatable."""
-    generator = None
-    if seed or seed2:
-        generator = torch.Generator(device="cpu").manual_seed(seed * 0x9E3779B1 + seed2)
-    places = torch.nonzero(x)
-    order = torch.randperm(len(places), generator=generator).to(x.device)
-    chosen = places[order[:count]].to(torch.int32)
-    result = x.new_zeros((count, x.dim()), dtype=torch.int32)
-    result[: len(chosen)] = chosen
-    return result, torch.arange(count, device=x.device) < len(chosen)
-
-
 def npu_reshape(self: Tensor, shape: list[int], can_refresh: bool = False) -> Tensor:
     """Values are kept in logical order, so there is no description that `can_refresh` could save: a view where torch has one."""
     return self.reshape(shape) if can_refresh else self.reshape(shape).clone()
@@ -221,76 +186,25 @@ def npu_reshape__out(self: Tensor, shape: list[int], can_refresh: bool = False, 
     return into(out, npu_reshape(self, shape, can_refresh))
 
 
-def npu_scatter(self: Tensor, indices: Tensor, updates: Tensor, dim: int) -> Tensor:
-    places, values = indices.long(), updates
-    if places.dim() < self.dim():
-        places, values = places.unsqueeze(dim), values if values.dim() == self.dim() else values.unsqueeze(dim)
-    return self.scatter(dim, places, values)
-
-
-def npu_scatter_list_(
-    self: list[Tensor],
-    indices: Tensor,
-    updates: Tensor,
-    mask: Tensor | None = None,
-    reduce: str = "update",
-    axis: int = -2,
-) -> None:
-    """A row of indices is a start, or a start and a length."""
-    require(reduce == "update", f"npu_scatter_list_: reduce must be 'update', not {reduce!r}")
-    for number, target in enumerate(self):
-        if mask is not None and not bool(mask.reshape(-1)[number]):
-            continue
-        place = indices[number]
-        start = int(place.reshape(-1)[0])
-        source = updates[number]
-        length = int(place.reshape(-1)[1]) if place.numel() > 1 else source.shape[axis]
-        target.narrow(axis, start, length).copy_(source.narrow(axis, 0, length))
-
-
-def npu_scatter_list(
-    self: list[Tensor],
-    indices: Tensor,
-    updates: Tensor,
-    mask: Tensor | None = None,
-    reduce: str = "update",
-    axis: int = -2,
-) -> list[Tensor]:
-    copies = [one.clone() for one in self]
-    npu_scatter_list_(copies, indices, updates, mask, reduce, axis)
-    return copies
-
-
-def npu_scatter_nd_update(self: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    return npu_scatter_nd_update_(self.clone(), indices, updates)
-
-
-def npu_scatter_nd_update_(self: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    require(
-        0 < indices.shape[-1] <= self.dim(),
-        f"npu_scatter_nd_update: the last dimension of indices is {indices.shape[-1]}; the input has {self.dim()} dimensions",
-    )
-    return self.index_put_(indices.long().unbind(-1), updates)
-
-
 def npu_sign_bits_pack(self: Tensor, size: int) -> Tensor:
-    """The first element is the lowest bit; 1 is positive. What is missing in the last byte counts as negative."""
-    flat = F.pad((self.reshape(-1) >= 0).to(torch.uint8), (0, -self.numel() % 8))
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=self.device)
-    packed = (flat.reshape(-1, 8) * weights).sum(-1, dtype=torch.int64).to(torch.uint8)
+    """1 is positive. What is missing in the last byte counts as negative."""
+    packed = pack_bits(F.pad((self.reshape(-1) >= 0).to(torch.uint8), (0, -self.numel() % 8)))
     require(
-        packed.numel() % size == 0, f"npu_sign_bits_pack: {packed.numel()} bytes cannot be {size} rows", ErrCode.VALUE
+        size > 0 and packed.numel() % size == 0,
+        f"npu_sign_bits_pack: {packed.numel()} bytes cannot be {size} rows",
+        ErrCode.VALUE,
     )
     return packed.reshape(size, -1)
 
 
 def npu_sign_bits_unpack(input: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    places = torch.arange(8, dtype=torch.uint8, device=input.device)
-    bits = (input.reshape(-1, 1) >> places) & 1
+    bits = unpack_bits(input)
     require(
-        bits.numel() % size == 0, f"npu_sign_bits_unpack: {bits.numel()} values cannot be {size} rows", ErrCode.VALUE
+        size > 0 and bits.numel() % size == 0,
+        f"npu_sign_bits_unpack: {bits.numel()} values cannot be {size} rows",
+        ErrCode.VALUE,
     )
-    return (bits.reshape(size, -1).to(dtype) * 2 - 1).to(dtype)
+    return bits.reshape(size, -1).to(dtype) * 2 - 1
 
 
 def npu_slice(self: Tensor, offsets: list[int], size: list[int]) -> Tensor:
@@ -349,22 +263,3 @@ def one_(self: Tensor) -> Tensor:
 
 def reverse(self: Tensor, axis: list[int]) -> Tensor:
     return self.flip(axis)
-
-
-def scatter_update_(self: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor:
-    """Batch b gets its update from position indices[b] on."""
-    length = updates.shape[axis]
-    starts = indices.long().reshape(-1)
-    require(
-        len(starts) == self.shape[0],
-        f"scatter_update: {len(starts)} indices for a batch of {self.shape[0]}; there must be one for each",
-    )
-    axis = axis % self.dim()
-    places = starts.reshape(-1, 1) + torch.arange(length, device=self.device)
-    shape = [1] * self.dim()
-    shape[0], shape[axis] = places.shape
-    return self.scatter_(axis, places.reshape(shape).expand(updates.shape), updates)
-
-
-def scatter_update(self: Tensor, indices: Tensor, updates: Tensor, axis: int) -> Tensor:
-    return scatter_update_(self.clone(), indices, updates, axis)

@@ -328,11 +328,24 @@ def _transpose(call: Call) -> Row:
     return "Transpose", {"perm": call.get("perm") or (None if rank is None else list(range(rank))[::-1])}
 
 
+_VENDOR_ATTRS = {
+    "GroupNormSilu": {"group": "num_groups"},
+    "BoundingBoxDecode": {"max_shapes": "max_shape"},
+    "Slice": {"offsetss": "offsets", "sizes": "size"},
+    "StridedSlice": {"begins": "begin", "ends": "end", "stridess": "strides"},
+}
+_ROTARY_MODES = {"half": 0, "interleave": 1}
+
+
 def vendor(kind: str, call: Call) -> Row:
-    """A vendor's operator: its attributes already have CANN's names; only types are counted as ONNX does."""
+    """A vendor's operator: its attributes have CANN's names, or those of torch_npu's exporter, which adds an `s` to lists."""
     if kind == "Cast":
         return kind, {"dst_type": from_onnx(call.get("to", call.get("dtype", 0)))}
-    return kind, call.attrs
+    words = _VENDOR_ATTRS.get(kind, {})
+    attrs = {words.get(name, name): value for name, value in call.attrs.items()}
+    if kind == "RotaryMul" and "rotary_mode" in attrs:
+        attrs["mode"] = _ROTARY_MODES.get(attrs.pop("rotary_mode"), -1)
+    return kind, attrs
 
 
 FUNCTIONS: dict[str, Callable[[Call], Row]] = {

@@ -159,8 +159,10 @@ _VENDOR = {
     "NPUBoundingBoxDecode": "BoundingBoxDecode", "NPUScatter": "ArgMaxGrad", "NPUWeightQuantBatchMatmulV2": "WeightQuantBatchMatmulV2",
     "NPUGiou": "GIoU", "NPULstm": "DynamicRNN", "NPULstmCell": "DynamicRNN", "NPUGru": "DynamicGRUV2", "NPUSlice": "Slice",
     "NPUIndexing": "StridedSlice", "NPUOneHot": "OneHot", "NPUDeformableConv2d": "DeformableOffsets", "NPURotatedIou": "RotatedIou",
-    "NPURotatedOverlaps": "RotatedOverlaps", "NPUNmsV4": "NonMaxSuppressionV4",
+    "NPURotatedOverlaps": "RotatedOverlaps", "NPUNmsV4": "NonMaxSuppressionV4", "NPUGeGlu": "GeGluV2", "NPUGelu": "GeluV2",
+    "NPUScatterNdUpdate": "ScatterNdUpdate", "NPUWeightQuantBatchmatmul": "WeightQuantBatchMatmulV2",
 }  # fmt: skip
+_TORCH = "torch"  # the domain of the guide's own symbolic functions: torch::npu_roi_align is NPURoiAlign
 
 # CANN's names of inputs where they are not x, or x1 and x2.
 _INPUTS = {
@@ -192,6 +194,7 @@ _INPUTS = {
         "ROIPooling": "x rois",
         "CommonLSTM": "x w r b sequence_lens initial_h initial_c p",
         "CommonGRU": "x w r b sequence_lens initial_h",
+        "Iou GIoU DIoU CIoU": "bboxes gtboxes",
         "NonMaxSuppressionV6": "boxes scores max_output_size iou_threshold score_threshold",
         "Cumsum": "x axis",
         "SplitV": "x size_splits",
@@ -239,6 +242,8 @@ def rename(graph: Graph) -> None:
 
 def known(op_type: str, domain: str) -> bool:
     """Whether CANN's ONNX parser has a row for the operator."""
+    if domain == _TORCH:
+        return vendor_node(op_type) in _VENDOR
     if domain not in ("", "ai.onnx", "npu"):
         return domain == "mmdeploy" and op_type in ("NMSRotated", "RoiAlignRotated")
     return (
@@ -259,10 +264,18 @@ def names() -> dict[str, str]:
     return found | {name: row[0] for name, row in _ATTRS.items()}
 
 
+def vendor_node(operator: str) -> str:
+    """The node of a function of torch_npu: npu_roi_align → NPURoiAlign."""
+    if not operator.startswith("npu_"):
+        return ""
+    return "NPU" + "".join(word.capitalize() for word in operator.removeprefix("npu_").split("_"))
+
+
 def _named(call: Call, domain: str) -> tuple[str, dict[str, Any]]:
-    op_type = call.op_type
-    if domain in ("", "ai.onnx", "npu") and op_type in _VENDOR:
+    op_type = vendor_node(call.op_type) if domain == _TORCH else call.op_type
+    if domain in ("", "ai.onnx", "npu", _TORCH) and op_type in _VENDOR:
         return naming.vendor(_VENDOR[op_type], call)
+    op_type = call.op_type
     if domain not in ("", "ai.onnx"):
         return op_type, call.attrs
     if op_type in naming.FUNCTIONS:
