@@ -43,6 +43,8 @@ from torch_npu import (  # noqa: E402
     formats,
     npu,
     operators,
+    optim,
+    utils,
 )
 
 _patches.refuse_other_accelerator(_other_accelerator)

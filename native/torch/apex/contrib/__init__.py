@@ -1,0 +1,1 @@
+"""apex.contrib: only the combined tensors; the rest are CUDA kernels."""
