@@ -28,7 +28,7 @@ from torch_npu import _C, _start  # noqa: E402, F401
 _start.connect()
 torch.utils.rename_privateuse1_backend("npu")
 
-from torch_npu import (  # noqa: E402
+from torch_npu import (  # noqa: E402, F401
     _compat,
     _dlpack,
     _dtypes,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_npu.operators._common import ErrCode, check_halves, gradient, halves, require
 from torch_npu.operators._fused import Kind, apply
+from torch_npu.operators.quantisation_gated import npu_gelu_quant  # noqa: F401 (the registry looks for every body here)
 
 _FAST = 1.702  # the slope that makes a sigmoid look like the normal distribution
 
