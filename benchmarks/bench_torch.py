@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "torch"))
 import models  # noqa: E402
 
 THREADS = 2
-_PEAK = """
+_PEAK = r"""
 import re, sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})

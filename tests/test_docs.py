@@ -25,6 +25,7 @@ WITH_PROGRAMS = (
     "docs/howto_models.md",
     "docs/howto_media.md",
     "docs/howto_torch.md",
+    "docs/howto_operators_torch.md",
 )
 TIME_LIMIT_S = 60
 

@@ -29,11 +29,11 @@ print(json.dumps(found))
 
 
 def python(program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A program with variables set; the ones of this process that concern chips are left away."""
+    """A program with variables set; the ones of this process that concern chips are left away, and so is a GPU, which chip mode refuses."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTNPU_TORCH", "INF_NAN_"))}
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=kept | variables,
+        env=kept | {"CUDA_VISIBLE_DEVICES": ""} | variables,
         capture_output=True,
         text=True,
         timeout=120,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -152,7 +153,7 @@ def test_every_chip_belongs_to_one_generation() -> None:
 
 
 def test_two_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch built for CUDA is welcome; in chip mode it is refused as the product does."""
+    """A usable CUDA is welcome; in chip mode it is refused as the product does."""
     monkeypatch.delenv("SOFTNPU_TORCH", raising=False)
     _patches.refuse_other_accelerator("cuda")
     monkeypatch.setenv("SOFTNPU_TORCH", "chip")
@@ -160,6 +161,16 @@ def test_two_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)Two accelerators cannot be used .*: npu and cuda.*ERR00007 PTA"):
         _patches.refuse_other_accelerator("cuda")
     assert torch.accelerator.current_accelerator() == torch.device("npu")
+
+
+@pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="torch was built without CUDA")
+def test_chip_mode_asks_for_a_gpu_and_not_for_a_torch_built_for_one() -> None:
+    program = "import torch; import torch_npu; print(torch.ones(2).npu().sum().item())"
+    done = python(program, SOFTNPU_TORCH="chip")
+    assert done.stdout == "2.0\n", done.stderr
+    if torch.cuda.is_available():
+        done = python(program, SOFTNPU_TORCH="chip", CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+        assert done.returncode != 0 and "Two accelerators cannot be used" in done.stderr
 
 
 def test_a_wrong_value_says_what_would_do() -> None:

@@ -269,8 +269,8 @@ print(n.device_count())
 
 def test_npu_smi_shows_the_process():
     block = torch.empty(30 << 20, dtype=torch.uint8, device="npu:1")
-    tool = os.path.join(os.path.dirname(sys.executable), "npu-smi")
-    shown = subprocess.run([tool, "info"], capture_output=True, text=True, timeout=60).stdout
+    tool = [sys.executable, "-c", "import sys; from softnpu.cli.npu_smi import main; sys.exit(main())", "info"]
+    shown = subprocess.run(tool, capture_output=True, text=True, timeout=60).stdout
     row = re.search(rf"\| 1 +0 +\| {os.getpid()} +\| \S+ +\| (\d+) ", shown)
     assert row is not None, shown
     assert int(row[1]) >= 30

@@ -60,5 +60,5 @@ for use in (
         print(str(error).partition(":")[0], "ERR00009" in str(error))
 print(torch.ones(2).sum().item(), torch.cuda.is_available())
 """
-    printed = run(program, ASCEND_RT_VISIBLE_DEVICES="").split("\n")
+    printed = run(program, ASCEND_RT_VISIBLE_DEVICES="", CUDA_VISIBLE_DEVICES="").split("\n")
     assert printed == ["False 0 False"] + ["No NPU devices are available True"] * 8 + ["2.0 False"]

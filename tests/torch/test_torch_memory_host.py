@@ -81,6 +81,7 @@ def test_memory_comes_back_after_a_copy():
     assert there.sum().item() == 5000
 
 
+@pytest.mark.skipif(not hasattr(torch.accelerator.memory, "empty_host_cache"), reason="torch 2.11 has no such door")
 def test_torch_own_door():
     del_me = torch.ones(1000).pin_memory()
     del del_me
@@ -102,3 +103,10 @@ def test_threads():
         thread.join()
     stats = npu.host_memory_stats()
     assert stats["active_requests.allocated"] == stats["active_requests.freed"] == 8 * 199
+
+
+def test_the_peak_is_what_was_in_use_at_once():
+    for size in (1000, 5000):  # blocks of 4096 and 32768 bytes, one after the other
+        torch.ones(size).pin_memory()
+    stats = npu.host_memory_stats()
+    assert (stats["active_bytes.peak"], stats["active_requests.peak"], stats["active_bytes.current"]) == (32768, 1, 0)

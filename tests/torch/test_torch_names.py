@@ -243,7 +243,8 @@ print(n.get_npu_overflow_flag())
 n.clear_npu_overflow_flag()
 print(n.amp.GradScaler.get_npu_overflow_flag())
 """
-    environment = {**os.environ, "SOFTNPU_SOC": "Ascend910A", "SOFTNPU_TORCH": "chip"}
+    # Chip mode refuses a GPU beside it.
+    environment = {**os.environ, "SOFTNPU_SOC": "Ascend910A", "SOFTNPU_TORCH": "chip", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.stdout.split() == ["False", "False"], done.stderr
 

@@ -12,6 +12,8 @@ pytest.importorskip("torch_npu")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support")  # torch before 2.13 says it once
+
 
 def same(found: Tensor, wanted: Tensor, **tolerance: float) -> None:
     assert found.device.type == "npu"

@@ -84,8 +84,9 @@ def test_an_exit_in_the_middle_of_an_error_has_one_traceback() -> None:
     [pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow), (signal.SIGINT, -signal.SIGINT)],
 )
 def test_signals_end_a_busy_program(number: int, code: int) -> None:
-    program = (
-        "import sys, torch, torch_npu\nx = torch.ones(128, 128).npu()\nprint('up', flush=True)\n"
+    program = (  # a shell's background job, as the tests may be, would ignore SIGINT
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import torch, torch_npu\nx = torch.ones(128, 128).npu()\nprint('up', flush=True)\n"
         "while True: x = torch.mm(x, x).clamp(max=1)"
     )
     one = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

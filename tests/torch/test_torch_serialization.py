@@ -114,7 +114,8 @@ def test_absent_device_is_named(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["nput", "cuda:0"])
-def test_foreign_place_is_torchs_error(place: str) -> None:
+def test_foreign_place_is_torchs_error(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RuntimeError):
         torch.load(saved(torch.ones(2).npu()), map_location=place)
 

@@ -39,7 +39,8 @@ def saved(value: object, **options: Any) -> io.BytesIO:
         (torch.device("cuda"), "on a CUDA device but torch.cuda.is_available"),
     ],
 )
-def test_wrong_places_are_torchs_errors_with_the_code(place: Any, text: str) -> None:
+def test_wrong_places_are_torchs_errors_with_the_code(place: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RuntimeError, match=f"(?s){text}.*\n{PARAM}"):
         torch.load(saved(torch.ones(2).npu()), map_location=place)
 

@@ -185,23 +185,6 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         common_distributed.skipIfUnsupportMultiNPU(0)
 
 
-@pytest.mark.skipif(torch.distributed.is_backend_available("hccl"), reason="the backend is there")
-def test_collectives_say_what_is_missing() -> None:
-    class Comms(testcase.TestCase):
-        @common_distributed.with_comms
-        def test_bare(self) -> None:
-            self.fail("must not run")
-
-        @common_distributed.with_comms(eager_init=True, backend="cpu:gloo,npu:hccl")
-        def test_options(self) -> None:
-            self.fail("must not run")
-
-    assert ["hccl" in reason for _, reason in ran(Comms).skipped] == [True, True]
-    for module in ("common_dtensor", "common_fsdp"):
-        with pytest.raises(ImportError, match=f"{module} needs the hccl"):
-            __import__(f"torch_npu.testing._internal.{module}")
-
-
 # one method, many tests
 
 

@@ -173,7 +173,7 @@ def test_a_training_program_needs_no_change(tmp_path: Path) -> None:
     """The environment variable alone moves it, and it learns the same as on the CPU."""
     start = "import torch_npu\n"  # torch does it alone where autoloading is on
     moved = run(start + TRAINING.replace("sys.argv[1]", "1"), tmp_path, TORCH_TRANSFER_TO_NPU="1").split("\n")
-    plain = run(start + TRAINING.replace("sys.argv[1]", "0"), tmp_path).split("\n")
+    plain = run(start + TRAINING.replace("sys.argv[1]", "0"), tmp_path, CUDA_VISIBLE_DEVICES="").split("\n")
     assert moved[1] == "npu:0" and plain[1] == "cpu"
     ours, theirs = ([float(one) for one in line.split()] for line in (moved[0], plain[0]))
     assert ours == pytest.approx(theirs, abs=2e-3) and ours[-1] < ours[0]

@@ -41,9 +41,22 @@ c10::intrusive_ptr<c10::StorageImpl> borrow(c10::StorageImpl* storage) {
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim(spare);
 }
 
-void give_back(c10::StorageImpl* storage, c10::intrusive_ptr<c10::StorageImpl> alias) {
-  auto* own = dynamic_cast<NpuStorage*>(storage);
-  if (own == nullptr || alias.use_count() != 1) return;
+void let_go(void* context) { delete static_cast<c10::Storage*>(context); }
+
+// Memory of one storage in another, which keeps the first alive.
+c10::DataPtr memory_with(c10::Storage storage, c10::Device device) {
+  void* data = storage.mutable_data();
+  return {data, new c10::Storage(std::move(storage)), &let_go, device};
+}
+
+// A kernel of somebody else may have kept its argument: then the alias owns what it stands for.
+void give_back(const c10::Storage& storage, c10::intrusive_ptr<c10::StorageImpl> alias) {
+  auto* own = dynamic_cast<NpuStorage*>(storage.unsafeGetStorageImpl());
+  if (C10_UNLIKELY(alias.use_count() != 1)) {
+    if (alias->data() == storage.data()) alias->set_data_ptr_noswap(memory_with(storage, c10::Device(c10::DeviceType::CPU)));
+    return;
+  }
+  if (own == nullptr) return;
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(own->spare.exchange(alias.release()));
 }
 
@@ -90,13 +103,22 @@ void check_has_memory(const at::Tensor& tensor) {
               pta_error(ErrCode::kPointer));
 }
 
+// The memory of a result. One that only this call knows gives it away; one that somebody keeps (a kernel in Python may) shares it.
+c10::DataPtr taken(const at::Tensor& result, c10::Device device) {
+  if (C10_UNLIKELY(result.use_count() > 1 || result.storage().use_count() > 1)) return memory_with(result.storage(), device);
+  auto* storage = result.storage().unsafeGetStorageImpl();
+  auto data = storage->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
+  data.unsafe_set_device(device);
+  return data;
+}
+
 }  // namespace
 
 NpuStorage::~NpuStorage() { c10::intrusive_ptr<c10::StorageImpl>::reclaim(spare.exchange(nullptr)); }
 
 Aliases::~Aliases() {
   pairs_.clear();
-  for (auto& one : storages_) give_back(one.npu.unsafeGetStorageImpl(), std::move(one.cpu));
+  for (auto& one : storages_) give_back(one.npu, std::move(one.cpu));
 }
 
 const c10::intrusive_ptr<c10::StorageImpl>& Aliases::storage_of(const at::Tensor& tensor) {
@@ -150,8 +172,7 @@ at::Tensor Aliases::to_npu(const at::Tensor& result, c10::Device device) {
     if (before == storage) return make(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(after)), true, result);
   }
   const auto bytes = storage->nbytes();
-  auto data = storage->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
-  data.unsafe_set_device(device);
+  auto data = taken(result, device);
   auto made = c10::make_intrusive<NpuStorage>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), true);
   moved_.emplace_back(storage, made.get());
   return make(c10::Storage(std::move(made)), true, result);

@@ -16,6 +16,11 @@ namespace softnpu {
 
 std::atomic<uint8_t> strict_bits{0};
 
+void refuse_in_fork() {
+  TORCH_CHECK(false, "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method",
+              pta_error(ErrCode::kNotSupported));
+}
+
 namespace {
 
 using torch::jit::Stack;
@@ -136,6 +141,7 @@ void set_strict(const std::string& chip, const std::string& backend, bool no_fal
 }  // namespace
 
 void check_call(const c10::OperatorHandle& op, const Stack& stack) {
+  if ((strict() & kForked) != 0) refuse_in_fork();
   const auto& schema = op.schema();
   const auto name = base_name(schema.name());
   const auto named = (strict() & kRules) != 0;
@@ -148,6 +154,7 @@ void check_call(const c10::OperatorHandle& op, const Stack& stack) {
 }
 
 void check_kernel(const char* name, const at::Tensor& tensor) {
+  if ((strict() & kForked) != 0) refuse_in_fork();
   const auto named = (strict() & kRules) != 0;
   Tensors{named ? find_rule(name) : nullptr, named ? &rules().every : nullptr, name}.see(tensor);
 }

@@ -12,9 +12,12 @@
 
 namespace softnpu {
 
-enum Strictness : uint8_t { kRules = 1, kOneDevice = 2, kSaturates = 4 };
+enum Strictness : uint8_t { kRules = 1, kOneDevice = 2, kSaturates = 4, kForked = 8 };
 
 extern std::atomic<uint8_t> strict_bits;
+
+// A forked child of a process that used a device: nothing of it may be used there.
+[[noreturn]] void refuse_in_fork();
 
 inline uint8_t strict() noexcept { return strict_bits.load(std::memory_order_relaxed); }
 

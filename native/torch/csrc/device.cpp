@@ -68,7 +68,9 @@ void set_device(c10::DeviceIndex index) {
 }
 
 void use_device(c10::DeviceIndex index) {
-  if (C10_LIKELY((strict() & kOneDevice) == 0)) return;
+  if (C10_LIKELY(strict() == 0)) return;
+  if ((strict() & kForked) != 0) refuse_in_fork();
+  if ((strict() & kOneDevice) == 0) return;
   if (t_kept < 0) {
     if (index != t_device) another_was_used = true;
     keep_device(index);

@@ -64,6 +64,7 @@ Block* DeviceMemory::grow(size_t bytes, c10::StreamId stream, const Context& con
 }
 
 Block* DeviceMemory::add_segment(void* address, size_t bytes, c10::StreamId stream, bool large, const Context& context) {
+  device_is_used();
   Block* block = new_block();
   block->stream = stream;
   block->address = static_cast<char*>(address);

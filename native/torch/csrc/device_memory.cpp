@@ -1,11 +1,17 @@
 #include "device_memory.h"
 
+#include "errors.h"
+
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 #include <shared_mutex>
 
 namespace softnpu {
+
+namespace {
+constexpr size_t kMostBytes = size_t{1} << 62;  // sizes above would wrap while they are rounded
+}
 
 namespace {
 
@@ -47,6 +53,8 @@ bool pool_is_whole(uint32_t pool) { return flags_of(pool).no_split; }
 bool pool_helps(uint32_t pool) { return flags_of(pool).use_on_oom; }
 
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes <= kMostBytes, "NPU out of memory. Tried to allocate ", bytes,
+                   " bytes, more than any device has", pta_error(ErrCode::kMemory));
   const Context context = C10_UNLIKELY(tracing()) ? gather_stack(Stacks::kState) : nullptr;
   Lock lock(mutex_);
   if (C10_UNLIKELY(!pending_.empty())) finish_pending();

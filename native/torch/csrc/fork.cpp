@@ -2,12 +2,14 @@
 // parent's tensors go, so the locks on that way are free in it.
 #include "fork.h"
 
+#include "chip.h"
 #include "device.h"
 
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include <pthread.h>
 
+#include <atomic>
 #include <vector>
 
 namespace softnpu {
@@ -34,13 +36,22 @@ void after_fork() {
   guarded().mutex.unlock();
 }
 
+std::atomic<bool> used{false};
+
+void after_fork_in_child() {
+  after_fork();
+  if (used.load()) strict_bits.fetch_or(kForked);
+}
+
 // Without the first torch remembers, in the child, that the device of the parent was ready. Whether it was is for torch.npu to say.
 const bool registered = [] {
   torch::utils::register_fork_handler_for_device_init(kNpu);
-  return pthread_atfork(&before_fork, &after_fork, &after_fork) == 0;
+  return pthread_atfork(&before_fork, &after_fork, &after_fork_in_child) == 0;
 }();
 
 }  // namespace
+
+void device_is_used() { used.store(true); }
 
 void free_across_fork(std::mutex& mutex) {
   std::lock_guard<std::mutex> lock(guarded().mutex);

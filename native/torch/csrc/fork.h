@@ -9,4 +9,7 @@ namespace softnpu {
 // while waiting for another such mutex or for the GIL.
 void free_across_fork(std::mutex& mutex);
 
+// From now on a forked child may not use the devices.
+void device_is_used();
+
 }  // namespace softnpu

@@ -37,6 +37,7 @@ void NpuGenerator::set_current_seed(uint64_t seed) {
 
 void NpuGenerator::set_offset(uint64_t offset) {
   TORCH_CHECK(offset % kStep == 0, "offset must be a multiple of 4, not ", offset, pta_error(ErrCode::kValue));
+  std::lock_guard<std::mutex> lock(state_->mutex);
   state_->offset = offset;
 }
 
@@ -54,14 +55,17 @@ void NpuGenerator::set_state(const c10::TensorImpl& state) {
   uint64_t seed = 0, offset = 0;
   std::memcpy(&seed, bytes, sizeof(seed));
   std::memcpy(&offset, bytes + sizeof(seed), sizeof(offset));
-  set_offset(offset);
+  TORCH_CHECK(offset % kStep == 0, "offset must be a multiple of 4, not ", offset, pta_error(ErrCode::kValue));
+  std::lock_guard<std::mutex> lock(state_->mutex);
   state_->seed = seed;
+  state_->offset = offset;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> NpuGenerator::get_state() const {
   auto state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt, std::nullopt,
                                      std::nullopt);
   auto* bytes = state.data_ptr<uint8_t>();
+  std::lock_guard<std::mutex> lock(state_->mutex);
   std::memcpy(bytes, &state_->seed, sizeof(state_->seed));
   std::memcpy(bytes + sizeof(state_->seed), &state_->offset, sizeof(state_->offset));
   return state.getIntrusivePtr();
@@ -71,6 +75,7 @@ c10::DeviceType NpuGenerator::device_type() { return kNpu; }
 
 NpuGenerator* NpuGenerator::clone_impl() const {
   auto* copy = new NpuGenerator(device().index());
+  std::lock_guard<std::mutex> lock(state_->mutex);
   copy->state_->seed = state_->seed;
   copy->state_->offset = state_->offset;
   return copy;

@@ -34,7 +34,8 @@ struct NpuHooks final : public at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return index < 0 ? current_device() : exchangeDevice(index);
   }
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  // Where there is a GPU, torch.empty(pin_memory=True) takes CUDA's memory whatever the accelerator is: it is pinned too.
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data) || at::globalContext().isPinnedPtr(data, at::kCUDA); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* data) const override { return c10::Device(kNpu, device_of(data)); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }

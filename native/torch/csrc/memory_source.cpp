@@ -19,6 +19,7 @@ struct Callbacks {
   py::object allocate, release, total, free, configure, out_of_memory, locate;
 };
 std::atomic<Callbacks*> callbacks{nullptr};
+constexpr int kAttempts = 100;  // a person cannot press Ctrl-C faster than that
 
 uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
 
@@ -31,11 +32,20 @@ void python_release(int device, void* address, size_t bytes, c10::StreamId strea
   if (!python_is_up()) return;
   py::gil_scoped_acquire gil;
   py::error_scope kept;  // a tensor may go while an exception is under way
-  try {
-    callbacks.load()->release(device, number(address), bytes, stream);
-  } catch (py::error_already_set& error) {  // memory is given back inside destructors
-    error.discard_as_unraisable("torch_npu: a segment could not be given back");
+  bool interrupted = false;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    try {
+      callbacks.load()->release(device, number(address), bytes, stream);
+      break;
+    } catch (py::error_already_set& error) {  // memory is given back inside destructors
+      if (!error.matches(PyExc_KeyboardInterrupt)) {
+        if (!interrupted) error.discard_as_unraisable("torch_npu: a segment could not be given back");
+        break;  // after an interruption: it had been given back before
+      }
+      interrupted = true;
+    }
   }
+  if (interrupted) PyErr_SetInterrupt();  // the program gets it a moment later
 }
 
 size_t python_total(int device) {

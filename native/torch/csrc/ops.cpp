@@ -117,6 +117,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
 // Casts on the device saturate where the chip does; the same type moves as it is.
 void copy_values(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   const auto limits = strict();
+  if (C10_UNLIKELY((limits & kForked) != 0)) refuse_in_fork();
   if (C10_UNLIKELY((limits & kOneDevice) != 0)) {
     for (const auto& one : {source, target}) {
       if (one.device().type() == kNpu) use_device(one.device().index());
@@ -150,6 +151,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 
 at::Scalar local_scalar(const at::Tensor& self) {
   note_sync("aten::_local_scalar_dense");
+  if (C10_UNLIKELY((strict() & kForked) != 0)) refuse_in_fork();
   Aliases aliases;
   return at::_local_scalar_dense(aliases.to_cpu(self));
 }

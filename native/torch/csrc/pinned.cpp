@@ -45,11 +45,74 @@ Ranges& ranges() {
   return *all;
 }
 
-struct NoEvent {};  // work on a stream is over when the call that gave it returns
+// What is in use. torch counts it too, but before 2.13 a block that comes back stays in its figures.
+class InUse {
+ public:
+  InUse() { free_across_fork(mutex_); }
 
+  void add(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.increase(1);
+    bytes_.increase(bytes);
+  }
+  void remove(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.decrease(1);
+    bytes_.decrease(bytes);
+  }
+  void tell(at::HostStats& stats) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats.active_requests = requests_;
+    stats.active_bytes = bytes_;
+  }
+  void reset_accumulated() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.reset_accumulated();
+    bytes_.reset_accumulated();
+  }
+  void reset_peak() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.reset_peak();
+    bytes_.reset_peak();
+  }
+
+ private:
+  std::mutex mutex_;
+  c10::CachingAllocator::Stat requests_;
+  c10::CachingAllocator::Stat bytes_;
+};
+
+struct NoEvent {};
+using Block = at::HostBlock<c10::Stream>;
 using HostImpl = at::CachingHostAllocatorImpl<c10::Stream, NoEvent>;
 
 struct PinnedImpl : public HostImpl {
+  std::pair<void*, void*> allocate(size_t size) override {
+    const auto found = HostImpl::allocate(size);
+    if (found.second != nullptr) in_use_.add(static_cast<Block*>(found.second)->size_);
+    return found;
+  }
+  void free(void* block) override {
+    if (block != nullptr) in_use_.remove(static_cast<Block*>(block)->size_);
+    HostImpl::free(block);
+  }
+  // No stream is noted: its work is over when the call that gave it returns.
+  bool record_event(void* pointer, void*, c10::Stream) override { return ranges().hold(pointer); }
+
+  at::HostStats getStats() {
+    auto stats = HostImpl::getStats();
+    in_use_.tell(stats);
+    return stats;
+  }
+  void resetAccumulatedStats() {
+    HostImpl::resetAccumulatedStats();
+    in_use_.reset_accumulated();
+  }
+  void resetPeakStats() {
+    HostImpl::resetPeakStats();
+    in_use_.reset_peak();
+  }
+
   // torch's own settings know nothing of the options of this device; asking them would make them read the environment.
   bool pinned_use_background_threads() override { return false; }
   size_t pinned_max_round_threshold() const { return std::numeric_limits<size_t>::max(); }
@@ -61,12 +124,12 @@ struct PinnedImpl : public HostImpl {
     *pointer = c10::alloc_cpu(size);
     ranges().add(*pointer, size);
   }
-  void free_block(at::HostBlock<c10::Stream>* block) override {
+  void free_block(Block* block) override {
     ranges().remove(block->ptr_);
     c10::free_cpu(block->ptr_);
   }
-  void record_stream(std::optional<std::vector<NoEvent>>& events, c10::Stream) override { events->emplace_back(); }
-  bool query_event(NoEvent&) override { return true; }
+
+  InUse in_use_;
 };
 
 void release_pinned(void* block);

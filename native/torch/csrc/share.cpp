@@ -2,6 +2,7 @@
 
 #include "allocator.h"
 #include "device.h"
+#include "python_lock.h"
 
 #include <c10/core/Storage.h>
 #include <torch/csrc/Storage.h>
@@ -20,14 +21,6 @@ namespace {
 
 py::object* release_mapping = nullptr;  // stays for the life of the process: tensors may go while the interpreter ends
 
-bool interpreter_ends() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return !Py_IsInitialized() || Py_IsFinalizing();
-#else
-  return !Py_IsInitialized() || _Py_IsFinalizing();
-#endif
-}
-
 struct Mapping {
   void* address;
   pid_t owner;
@@ -36,8 +29,9 @@ struct Mapping {
 // In a forked child the mapping belongs to the parent's books; at the end of the interpreter it goes with the process.
 void unmap(void* context) {
   std::unique_ptr<Mapping> mapping(static_cast<Mapping*>(context));
-  if (mapping->owner != getpid() || interpreter_ends()) return;
+  if (mapping->owner != getpid() || !python_is_up()) return;
   py::gil_scoped_acquire gil;
+  py::error_scope kept;  // a tensor may go while an exception is under way
   try {
     (*release_mapping)(reinterpret_cast<uintptr_t>(mapping->address));
   } catch (py::error_already_set& error) {  // memory is given back inside destructors

@@ -20,7 +20,8 @@ __all__: list[str] = []
 
 from torch_npu._environment import chip_mode  # noqa: E402
 
-# Asked in chip mode only, which refuses a second one: the question may start CUDA. From the next import on the answer is npu.
+# Asked in chip mode only, which refuses a second one: the question may start CUDA. It is cpu where torch was built for CUDA but there
+# is no GPU. From the next import on the answer is npu.
 _other_accelerator = torch._C._get_accelerator().type if chip_mode() else "cpu"
 
 from torch_npu import _C, _start  # noqa: E402, F401
@@ -30,16 +31,19 @@ torch.utils.rename_privateuse1_backend("npu")
 
 from torch_npu import (  # noqa: E402, F401
     _compat,
+    _distributed,
     _dlpack,
     _dtypes,
     _inductor,
     _modules,
     _names,
+    _onnx_names,
     _operators,
     _patches,
     _reductions,
     _serialization,
     _types,
+    adapt,
     formats,
     npu,
     operators,
@@ -68,6 +72,8 @@ operators.register()
 _operators.expose(sys.modules[__name__])
 formats.install(sys.modules[__name__])
 _names.install(sys.modules[__name__])
+_distributed.install()
+_onnx_names.install()
 
 from torch_npu.contrib import _old_names  # noqa: E402
 

@@ -10,13 +10,13 @@ from softnpu.ops._math import INT64
 _MANY = 1 << 16
 
 
-def one_hot(b: Builder, n: Site, numbers: str, values: tuple[int, int]) -> str:
+def one_hot(b: Builder, n: Site, numbers: str, values: tuple[str, str]) -> str:
     """`on` where the index equals the place on the new axis, `off` elsewhere: also for an index outside of the depth."""
     rank = n.rank(0)
     axis = int(n.attr("axis", -1)) % (rank + 1)
     indices = b.unsqueeze(b.cast(n.input(0), INT64), [axis])
     here = b.reshape(numbers, [-1 if place == axis else 1 for place in range(rank + 1)])
-    return str(b.op("Where", b.op("Equal", indices, here), *(n.input(value) for value in values)))
+    return str(b.op("Where", b.op("Equal", indices, here), *values))
 
 
 def counted(b: Builder, depth: int) -> str:

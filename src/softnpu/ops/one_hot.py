@@ -1,15 +1,19 @@
-"""OneHot: rows of off_value with one on_value each."""
+"""OneHot: rows of off_value with one on_value each; NPUOneHot of ONNX files has all three as attributes."""
 
 from softnpu.ops._lower import Builder, Site
-from softnpu.ops._math import INT64, ints, known
+from softnpu.ops._math import FLOAT, INT64, ints, known
 from softnpu.ops._one_hot import counted, one_hot
 from softnpu.ops._schema import Schema
 
-SCHEMA = Schema("OneHot", ("x", "depth", "on_value", "off_value"), attrs={"axis": -1})
+SCHEMA = Schema("OneHot", ("x", "depth?", "on_value?", "off_value?"), attrs={"axis": -1})
 
 
 def lower(b: Builder, n: Site) -> str:
+    if not n.has(1) and "depth" in n.attrs:
+        on, off = b.scalar(float(n.attr("on_value", 1)), FLOAT), b.scalar(float(n.attr("off_value", 0)), FLOAT)
+        return one_hot(b, n, counted(b, int(n.need("depth"))), (on, off))
+    values = n.input(2), n.input(3)
     if known(n, 1) is not None:
-        return one_hot(b, n, counted(b, ints(n, 1, 1)[0]), (2, 3))
+        return one_hot(b, n, counted(b, ints(n, 1, 1)[0]), values)
     depth = b.cast(b.reshape(n.input(1), []), INT64)
-    return one_hot(b, n, str(b.op("Range", b.const(0), depth, b.const(1))), (2, 3))
+    return one_hot(b, n, str(b.op("Range", b.const(0), depth, b.const(1))), values)

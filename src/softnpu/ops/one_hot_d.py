@@ -8,4 +8,4 @@ SCHEMA = Schema("OneHotD", ("x", "on_value", "off_value"), attrs={"depth": REQUI
 
 
 def lower(b: Builder, n: Site) -> str:
-    return one_hot(b, n, counted(b, int(n.need("depth"))), (1, 2))
+    return one_hot(b, n, counted(b, int(n.need("depth"))), (n.input(1), n.input(2)))

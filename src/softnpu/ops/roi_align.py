@@ -16,13 +16,18 @@ SCHEMA = Schema(
     },
     note="roi_end_mode 0: corners as they are; 1: the last pixel belongs to a region; 3: shifted by half a pixel",
 )
+_SHIFTED = 16  # the opset whose RoiAlign can shift by half a pixel
 _MODES = {0: "output_half_pixel", 1: "output_half_pixel", 3: "half_pixel"}
 
 
 def lower(b: Builder, n: Site) -> str:
     mode = int(n.attr("roi_end_mode", 1))
-    if mode not in _MODES or b.opset < 16:
+    if mode not in _MODES:
         raise OpError(f"ROIAlign {n.name!r} has the roi_end_mode {mode}; use 0, 1 or 3")
+    if _MODES[mode] != _MODES[0] and b.opset < _SHIFTED:
+        raise OpError(
+            f"ROIAlign {n.name!r} has the roi_end_mode {mode}, which needs ONNX opset {_SHIFTED}; export with it"
+        )
     regions = rows(b, n)
     image = b.cast(b.squeeze(b.slice(regions, [0], [1], [1]), [1]), 9)
     corners = b.slice(regions, [1], [5], [1])
@@ -35,7 +40,7 @@ def lower(b: Builder, n: Site) -> str:
             corners,
             image,
             mode="avg",
-            coordinate_transformation_mode=_MODES[mode],
+            coordinate_transformation_mode=_MODES[mode] if b.opset >= _SHIFTED else None,
             output_height=int(n.need("pooled_height")),
             output_width=int(n.need("pooled_width")),
             sampling_ratio=max(int(n.attr("sample_num", 2)), 0),

@@ -5,10 +5,12 @@ from softnpu.ops._math import int64, ints, known
 from softnpu.ops._schema import Schema
 from softnpu.ops.slice_d import cut
 
-SCHEMA = Schema("Slice", ("x", "offsets", "size"))
+SCHEMA = Schema("Slice", ("x", "offsets?", "size?"), note="NPUSlice of ONNX files has offsets and size as attributes")
 
 
 def lower(b: Builder, n: Site) -> str:
+    if not n.has(1) and "offsets" in n.attrs:
+        return cut(b, n, [int(one) for one in n.need("offsets")], [int(one) for one in n.need("size")])
     if known(n, 1) is not None and known(n, 2) is not None:
         return cut(b, n, ints(n, 1), ints(n, 2))
     offsets, sizes = int64(b, n, 1), int64(b, n, 2)

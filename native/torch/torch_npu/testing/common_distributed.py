@@ -28,9 +28,7 @@ def _row(devices: int) -> TestSkip:
 
 
 TEST_SKIPS = {
-    "backend": TestSkip(
-        _FIRST_CODE, "with_comms needs a process group backend (hccl) that this torch_npu does not have"
-    ),
+    "backend": TestSkip(_FIRST_CODE, "with_comms needs a process group backend that is not there; hccl is"),
     **{f"multi-npu-{devices}": _row(devices) for devices in range(1, 17)},
 }
 

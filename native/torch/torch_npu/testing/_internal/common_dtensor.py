@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_npu.testing._internal import require_hccl
+import torch
+from torch.testing._internal.distributed._tensor import common_dtensor as _torch_dtensor
 
-require_hccl(__name__)
-
-import torch  # noqa: E402
-from torch.testing._internal.distributed._tensor import common_dtensor as _torch_dtensor  # noqa: E402
-
-from torch_npu.testing.common_distributed import with_comms as with_comms  # noqa: E402
+from torch_npu.testing.common_distributed import with_comms as with_comms
 
 
 class NPUDTensorTestBase(_torch_dtensor.DTensorTestBase):  # type: ignore[misc]

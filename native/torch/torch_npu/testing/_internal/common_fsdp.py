@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_npu.testing._internal import require_hccl
-
-require_hccl(__name__)
-
-import torch  # noqa: E402
-from torch.testing._internal import common_fsdp as _torch_fsdp  # noqa: E402
+import torch
+from torch.testing._internal import common_fsdp as _torch_fsdp
 
 _torch_fsdp.DEVICE_TYPE = "npu"
 _torch_fsdp.DISTRIBUTED_BACKEND = "hccl"

@@ -1,0 +1,25 @@
+"""torch_npu.adapt: operators of one's own for npu, from an `npu_native_functions.yaml`, with bodies in Python or C++.
+
+`load` reads the file, declares and registers what it lists and gives custom operators their names in torch_npu. Bodies are Python
+functions (compositions of torch operators, or NumPy with `numpy_body`) or C++ files, which are compiled against the headers of
+`include_path`. `generate` only writes what `load` would compile: declarations, registration, Python bindings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch_npu.adapt._bodies import host_view, numpy_body
+from torch_npu.adapt._bridge import register
+from torch_npu.adapt._file import AdaptError, Functions, read
+from torch_npu.adapt._load import Adapter, generate, load
+
+__all__ = ["AdaptError", "Adapter", "Functions", "generate", "host_view", "include_path", "load", "numpy_body", "read"]
+
+
+def include_path() -> str:
+    """The folder with the headers of adapters, below which `torch_npu/csrc/...` lies."""
+    return str(Path(__file__).parents[1] / "include")
+
+
+register()

@@ -1,0 +1,66 @@
+"""What bodies in Python need: npu memory as a tensor of the CPU or as a NumPy array, without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of a tensor on npu. It holds the tensor, and writing to it writes to the tensor."""
+    if tensor.device.type != "npu":
+        return tensor
+    if tensor.numel() == 0:
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
+    storage = tensor.untyped_storage()
+    size = storage.nbytes() // tensor.element_size() * tensor.element_size()
+    memory = (ctypes.c_char * size).from_address(storage.data_ptr())
+    flat = torch.frombuffer(memory, dtype=tensor.dtype)
+    found: Any = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    found._npu_owner = tensor
+    return found
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return host_view(value.detach()).numpy()
+    if isinstance(value, list | tuple):
+        return type(value)(_arrays(one) for one in value)
+    return value
+
+
+def _tensors(value: Any, device: torch.device) -> Any:
+    import numpy as np
+
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.from_numpy(np.ascontiguousarray(value).reshape(np.shape(value))).to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(_tensors(one, device) for one in value)
+    return value
+
+
+def _first_device(values: Any) -> torch.device | None:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            return value.device
+        if isinstance(value, list | tuple):
+            found = _first_device(value)
+            if found is not None:
+                return found
+    return None
+
+
+def numpy_body(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A body written in NumPy: tensors come as arrays over their memory, arrays that it returns become tensors on the device."""
+
+    @wraps(function)
+    def body(*args: Any, **kwargs: Any) -> Any:
+        device = _first_device((*args, *kwargs.values())) or torch.device("npu")
+        found = function(*(_arrays(one) for one in args), **{key: _arrays(one) for key, one in kwargs.items()})
+        return _tensors(found, device)
+
+    return body

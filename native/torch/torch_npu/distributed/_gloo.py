@@ -1,0 +1,89 @@
+"""Connects the processes of a group: Gloo's group, which moves the bytes, and the board on which ranks of one host see each other."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
+
+from torch_npu import _environment
+from torch_npu._C import _distributed_c10d as _hccl
+from torch_npu._errors import ErrCode, dist_error
+
+_SHARED = Path("/dev/shm")
+_MOST_SECONDS = 1 << 31
+_SHORTEST_CONNECT = 120  # of the product
+_LOOPBACK = ("localhost", "::1", "127.")
+
+
+def _limit(name: str, low: int) -> timedelta | None:
+    """A timeout from the environment."""
+    if not _environment.text(name):
+        return None
+    return timedelta(seconds=_environment.number(name, low, low, _MOST_SECONDS))
+
+
+def _address(store: Store) -> str:
+    """Where this process is reached: as HCCL_IF_IP says, on the loopback where the others look for the store there, else '' (Gloo's
+    choice, which is the address of the host's name)."""
+    asked = _environment.text("HCCL_IF_IP")
+    if asked:
+        return asked
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    host = store.host if isinstance(store, TCPStore) else ""
+    return "127.0.0.1" if host.startswith(_LOOPBACK) else ""
+
+
+def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroupGloo:
+    address = _address(store)
+    options = ProcessGroupGloo._Options()
+    options._timeout = min(timeout, _limit("HCCL_CONNECT_TIMEOUT", _SHORTEST_CONNECT) or timeout)
+    options._devices = [
+        ProcessGroupGloo.create_device(hostname=address) if address else ProcessGroupGloo.create_default_device()
+    ]
+    options._threads = 2
+    try:
+        group = ProcessGroupGloo(store, rank, size, options)
+    except RuntimeError as error:
+        raise type(error)(
+            f"HCCL: rank {rank} of {size} cannot connect to the other ranks within {options._timeout}: {error} "
+            "Every rank must be started, with the same WORLD_SIZE and a RANK of its own." + dist_error(ErrCode.HCCL)
+        ) from error
+    group._set_default_timeout(min(timeout, _limit("HCCL_EXEC_TIMEOUT", 1) or timeout))
+    return group
+
+
+def _host() -> str:
+    """What processes must have in common to see the same memory and the same process ids."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{boot.read_text().strip() if boot.exists() else ''} {os.readlink('/proc/self/ns/pid')}"
+
+
+def _board(store: Store, rank: int, size: int) -> str:
+    """The file of the board, made by rank 0; '' on other hosts, and where there is no shared memory."""
+    if size == 1 or not _SHARED.is_dir():
+        return ""
+    if rank == 0:
+        handle, path = tempfile.mkstemp(prefix="softnpu-hccl-", dir=_SHARED)
+        os.ftruncate(handle, _hccl._board_bytes(size))
+        os.close(handle)
+        store.set("board", f"{_host()}\n{path}")
+    host, _, path = store.get("board").decode().partition("\n")
+    return path if host == _host() and os.access(path, os.R_OK | os.W_OK) else ""
+
+
+def connect(group: Any, store: Store, timeout: timedelta) -> None:
+    """Give a ProcessGroupHCCL its connections. Called by its constructor, and to repair it after an abort."""
+    rank, size = group.rank(), group.size()
+    gloo = _gloo(PrefixStore("gloo", store), rank, size, timeout)
+    board = _board(store, rank, size)
+    group._connect(gloo, board)
+    if size > 1:
+        gloo.barrier().wait()
+    if board and rank == 0:
+        os.unlink(board)  # all have mapped it
