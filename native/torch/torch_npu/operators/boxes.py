@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, require
+from torch_npu.operators._common import ErrCode, require, wide
 from torch_npu.operators.boxes_iou import (  # noqa: F401 (the registry looks for every body here)
     _npu_ciou,
     npu_ciou,
@@ -19,7 +19,6 @@ from torch_npu.operators.boxes_iou import (  # noqa: F401 (the registry looks fo
     npu_giou_backward,
     npu_iou,
     npu_ptiou,
-    wide,
 )
 from torch_npu.operators.boxes_nms import npu_batch_nms, npu_nms_rotated, npu_nms_v4, npu_nms_with_mask  # noqa: F401
 from torch_npu.operators.boxes_roi import (  # noqa: F401

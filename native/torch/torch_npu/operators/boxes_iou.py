@@ -7,17 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, gradient, require, unsupported
+from torch_npu.operators._common import ErrCode, gradient, require, unsupported, wide
 
 _EPS = 0.01  # added to the sides of both boxes, never to those of the intersection
 _SCALE = 0.01  # of one side: keeps areas inside float16
 _TINY = 1e-9  # what 0/0 is divided by, for boxes without area
 _HALF_MAX = 65504.0
-
-
-def wide(x: Tensor) -> Tensor:
-    """Halves are computed in float32."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _check_mode(name: str, mode: int) -> None:

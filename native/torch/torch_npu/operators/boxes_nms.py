@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_npu._environment import chip_mode
-from torch_npu.operators._common import ErrCode, require, unsupported
-from torch_npu.operators.boxes_iou import wide
+from torch_npu.operators._common import ErrCode, require, unsupported, wide
 from torch_npu.operators.boxes_rotated import centred, intersection, iou
 
 _CLASS_LIMIT = 100  # boxes per class that the chip's kernel can hold

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, gradient, require, unsupported
-from torch_npu.operators.boxes_iou import wide
+from torch_npu.operators._common import ErrCode, gradient, require, unsupported, wide
 
 _WIDER, _ALIGNED = 1, (2, 3)  # of roi_end_mode
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators._common import ErrCode, require
-from torch_npu.operators.boxes_iou import wide
+from torch_npu.operators._common import ErrCode, require, wide
 
 _CHUNK = 1 << 18  # pairs at a time: some forty numbers each
 _TINY = 1e-9
