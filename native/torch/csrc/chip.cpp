@@ -17,8 +17,8 @@ namespace softnpu {
 std::atomic<uint8_t> strict_bits{0};
 
 void refuse_in_fork() {
-  TORCH_CHECK(false, "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method",
-              pta_error(ErrCode::kNotSupported));
+  TORCH_CHECK(false, "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, ",
+              "you must use the 'spawn' start method", pta_error(ErrCode::kNotSupported));
 }
 
 namespace {

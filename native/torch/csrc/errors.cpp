@@ -26,7 +26,9 @@ const char* text_of(ErrCode code) {
     case ErrCode::kNotSupported: return "feature not supported";
     case ErrCode::kNotFound: return "resource not found";
     case ErrCode::kUnavailable: return "resource unavailable";
+    case ErrCode::kTimeout: return "timeout error";
     case ErrCode::kAcl: return "call acl api failed";
+    case ErrCode::kHccl: return "call hccl api failed";
   }
   return "internal error";
 }
@@ -66,5 +68,7 @@ std::string line(int module, const char* name, ErrCode code) {
 std::string pta_error(ErrCode code) { return line(0, "PTA", code); }
 
 std::string ops_error(ErrCode code) { return line(1, "OPS", code); }
+
+std::string dist_error(ErrCode code) { return line(2, "DIST", code); }
 
 }  // namespace softnpu

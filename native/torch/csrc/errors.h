@@ -17,10 +17,13 @@ enum class ErrCode : int {
   kNotSupported = 7,
   kNotFound = 8,
   kUnavailable = 9,
+  kTimeout = 11,
   kAcl = 100,
+  kHccl = 200,
 };
 
 std::string pta_error(ErrCode code);  // of the adapter: devices, memory, streams, formats
 std::string ops_error(ErrCode code);  // of operators
+std::string dist_error(ErrCode code);  // of process groups
 
 }  // namespace softnpu

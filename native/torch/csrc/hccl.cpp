@@ -3,7 +3,7 @@
 #include "chip.h"
 #include "device.h"
 #include "formats.h"
-#include "hccl_errors.h"
+#include "errors.h"
 #include "python_lock.h"
 
 #include <ATen/Functions.h>
@@ -67,9 +67,9 @@ void HcclOptions::set_config(Config config) {
     TORCH_CHECK_VALUE(known != config_keys().end(), "hccl_config has no key '", key,
                       "'; there are hccl_buffer_size, group_name, qos_service_level, qos_traffic_class, hccl_op_expansion_mode, "
                       "hccl_world_rank_id and hccl_job_id",
-                      group_error(ErrCode::kParam));
+                      dist_error(ErrCode::kParam));
     TORCH_CHECK_TYPE(std::holds_alternative<int64_t>(value) == known->second, "hccl_config['", key, "'] must be ",
-                     known->second ? "a whole number" : "text", group_error(ErrCode::kType));
+                     known->second ? "a whole number" : "text", dist_error(ErrCode::kType));
   }
   hccl_config = std::move(config);
 }
@@ -78,24 +78,24 @@ void check_tensor(const at::Tensor& tensor, const std::string& name) {
   TORCH_CHECK(tensor.defined() && tensor.device().type() == kNpu && tensor.layout() == c10::kStrided,
               "Tensors must be NPU and dense: HCCL ", name, " got a tensor on ",
               tensor.defined() ? tensor.device().str() : std::string("no device"), "; move it with .npu(), .to_dense()",
-              group_error(ErrCode::kParam));
+              dist_error(ErrCode::kParam));
   TORCH_CHECK(tensor.is_contiguous(tensor.suggest_memory_format()), "Tensors must be contiguous: HCCL ", name,
               " got one with sizes ", tensor.sizes(), " and strides ", tensor.strides(), "; call .contiguous()",
-              group_error(ErrCode::kParam));
+              dist_error(ErrCode::kParam));
   TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "HCCL ", name, " sends memory as it is: call resolve_conj() and resolve_neg()",
-              group_error(ErrCode::kParam));
+              dist_error(ErrCode::kParam));
   TORCH_CHECK(!(strict() & kRules) || !tensor.is_complex(), "HCCL ", name, ": Unsupported data type ", tensor.scalar_type(),
-              group_error(ErrCode::kType));
+              dist_error(ErrCode::kType));
   if (!formats_recorded.load(std::memory_order_relaxed) || tensor.storage_offset() == 0) return;
   const auto format = recorded(tensor);
   TORCH_CHECK(!format.has_value() || format->format == kND, "HCCL ", name, ": a tensor of internal format ",
               format.has_value() ? format->format : 0, " must have storage offset 0, this has ", tensor.storage_offset(),
-              "; use npu_format_cast(x, 2)", group_error(ErrCode::kNotSupported));
+              "; use npu_format_cast(x, 2)", dist_error(ErrCode::kNotSupported));
 }
 
 const at::Tensor& only(const Tensors& tensors, const std::string& name) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "HCCL ", name, " takes one tensor per device, not a list of ", tensors.size(),
-                    group_error(ErrCode::kParam));
+                    dist_error(ErrCode::kParam));
   return tensors[0];
 }
 
@@ -157,7 +157,7 @@ BackendPtr ProcessGroupHCCL::inner() const {
   TORCH_CHECK_WITH(DistBackendError, inner_ != nullptr, "HCCL: this process group has ended: ",
                    ended_because_.empty() ? "it was never connected" : ended_because_,
                    ". Call torch.distributed.reinit_process_group() on every rank, or make a new group",
-                   group_error(ErrCode::kUnavailable));
+                   dist_error(ErrCode::kUnavailable));
   return inner_;
 }
 
@@ -200,7 +200,7 @@ Explain ProcessGroupHCCL::explain(const std::string& name, uint64_t sequence, bo
     auto told = who + text + "." + board->others(collective ? sequence : board->own());
     told += timeout ? " All ranks must call the same collectives in the same order before the timeout."
                     : " A peer may have ended: its log tells why.";
-    const auto line = timeout ? group_timeout_error() : group_call_error();
+    const auto line = timeout ? dist_error(ErrCode::kTimeout) : dist_error(ErrCode::kHccl);
     return std::make_exception_ptr(
         c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, told + line));
   };
@@ -216,7 +216,7 @@ void ProcessGroupHCCL::refuse_mismatch(const Call& call, const std::string& othe
   abort();  // the others would wait for the timeout, or be ended by Gloo
   TORCH_CHECK_WITH(DistBackendError, false, text,
                    ". All ranks of a group must call the same collectives in the same order with the same sizes",
-                   group_error(ErrCode::kParam));
+                   dist_error(ErrCode::kParam));
 }
 
 WorkPtr ProcessGroupHCCL::run(const Call& call, Tensors outputs, const Launch& launch, After after) {

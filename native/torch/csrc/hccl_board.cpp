@@ -1,6 +1,6 @@
 #include "hccl_board.h"
 
-#include "hccl_errors.h"
+#include "errors.h"
 
 #include <c10/util/Exception.h>
 
@@ -36,7 +36,7 @@ void Board::open(const std::string& path, int rank, int size) {
   const int problem = errno;
   if (file >= 0) ::close(file);
   TORCH_CHECK(memory != MAP_FAILED, "HCCL: the board of the group at ", path, " cannot be mapped: ", std::strerror(problem),
-              group_error(ErrCode::kUnavailable));
+              dist_error(ErrCode::kUnavailable));
   rows_ = static_cast<Row*>(memory);  // a new file is zeros, which is what an empty board is
   rank_ = rank;
   size_ = size;

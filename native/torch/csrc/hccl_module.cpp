@@ -1,7 +1,7 @@
 // torch_npu._C._distributed_c10d: the process group and its options for Python, and DDP's clock for npu.
 #include "device.h"
 #include "hccl.h"
-#include "hccl_errors.h"
+#include "errors.h"
 #include "hccl_reduce.h"
 
 #include <pybind11/chrono.h>
@@ -60,7 +60,7 @@ void bind_options(py::class_<Group, GroupPtr, c10d::Backend>& group) {
 // Its name is how the fused operators find the group; they look it up when they run.
 std::string comm_name(Group& self, int rank, bool init_comm) {
   const auto size = std::max<int>(self.getSize(), static_cast<int>(self.options()->global_ranks_in_group.size()));
-  TORCH_CHECK_VALUE(rank >= 0, "get_hccl_comm_name: there is no rank ", rank, " in a group of ", size, group_error(ErrCode::kValue));
+  TORCH_CHECK_VALUE(rank >= 0, "get_hccl_comm_name: there is no rank ", rank, " in a group of ", size, dist_error(ErrCode::kValue));
   const auto name = self.comm_name();
   if (init_comm) self.set_comm_name(name);
   return name;

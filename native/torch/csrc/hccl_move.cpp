@@ -1,6 +1,6 @@
 // Collectives that move values: they travel as bytes.
 #include "hccl.h"
-#include "hccl_errors.h"
+#include "errors.h"
 
 #include <ATen/Functions.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
@@ -22,7 +22,7 @@ Tensors all_bytes(const Tensors& tensors, const std::string& name) {
 const Tensors& list_of_root(const std::vector<Tensors>& lists, int size, const std::string& name) {
   TORCH_CHECK_VALUE(lists.size() == 1 && lists[0].size() == static_cast<size_t>(size), "HCCL ", name, " needs a list of ", size,
                     " tensors, one per rank, on the root rank; it has ", lists.empty() ? 0 : lists[0].size(),
-                    group_error(ErrCode::kParam));
+                    dist_error(ErrCode::kParam));
   return lists[0];
 }
 
@@ -34,13 +34,13 @@ void check_like(const Tensors& tensors, const at::Tensor& like, const std::strin
   for (const auto& one : tensors) {
     TORCH_CHECK_VALUE(one.numel() == like.numel() && one.scalar_type() == like.scalar_type(), "HCCL ", name,
                       ": tensors must have the same size and dtype, got ", one.sizes(), " ", one.scalar_type(), " beside ", like.sizes(),
-                      " ", like.scalar_type(), group_error(ErrCode::kParam));
+                      " ", like.scalar_type(), dist_error(ErrCode::kParam));
   }
 }
 
 // Sizes of the pieces in bytes. Without splits all are the same.
 std::vector<int64_t> byte_splits(const std::vector<int64_t>& splits, const at::Tensor& tensor, int size) {
-  TORCH_CHECK_VALUE(tensor.dim() > 0, "HCCL alltoall: a scalar cannot be split; give it a dimension", group_error(ErrCode::kParam));
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "HCCL alltoall: a scalar cannot be split; give it a dimension", dist_error(ErrCode::kParam));
   c10d::checkSplitSizes(splits, tensor, size);
   const int64_t rows = tensor.size(0);
   const int64_t row = rows == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / rows;
@@ -89,7 +89,7 @@ WorkPtr ProcessGroupHCCL::allgather(std::vector<Tensors>& outputs, Tensors& inpu
   auto pieces = all_bytes(list, "allgather");
   if (!all_like(list, input)) {
     TORCH_CHECK_VALUE(list[rank_].nbytes() == input.nbytes(), "HCCL allgather: output ", rank_, " has ", list[rank_].nbytes(),
-                      " bytes, this rank's input ", input.nbytes(), group_error(ErrCode::kParam));
+                      " bytes, this rank's input ", input.nbytes(), dist_error(ErrCode::kParam));
     return gather_pieces({c10d::OpType::ALLGATHER, "allgather", "of tensors that differ in size"}, list, pieces, bytes_of(input),
                          opts.timeout);
   }
@@ -110,13 +110,13 @@ WorkPtr ProcessGroupHCCL::_allgather_base(at::Tensor& output, at::Tensor& input,
 WorkPtr ProcessGroupHCCL::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   const std::string name = "allgather_into_tensor";
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "HCCL ", name, ": ", outputs.size(), " outputs for ", inputs.size(), " inputs",
-                    group_error(ErrCode::kParam));
+                    dist_error(ErrCode::kParam));
   for (size_t i = 0; i < inputs.size(); ++i) {
     TORCH_CHECK_VALUE(outputs[i].scalar_type() == inputs[i].scalar_type(), "output tensor must have the same type as input tensor",
-                      group_error(ErrCode::kType));
+                      dist_error(ErrCode::kType));
     TORCH_CHECK_VALUE(outputs[i].numel() == inputs[i].numel() * size_,
                       "output tensor size must be equal to world_size times input tensor size: ", outputs[i].numel(), " for ", size_,
-                      " times ", inputs[i].numel(), group_error(ErrCode::kParam));
+                      " times ", inputs[i].numel(), dist_error(ErrCode::kParam));
   }
   auto to = all_bytes(outputs, name), from = all_bytes(inputs, name);
   std::string sizes = "of";
@@ -140,7 +140,7 @@ WorkPtr ProcessGroupHCCL::allgather_uneven(at::Tensor& output, at::Tensor& input
   check_tensor(input, name);
   const auto sizes = byte_splits(splits, output, size_);
   TORCH_CHECK_VALUE(static_cast<int64_t>(input.nbytes()) == sizes[rank_], "HCCL ", name, ": the input of rank ", rank_, " has ",
-                    input.nbytes(), " bytes, its split of the output ", sizes[rank_], group_error(ErrCode::kParam));
+                    input.nbytes(), " bytes, its split of the output ", sizes[rank_], dist_error(ErrCode::kParam));
   return gather_pieces({c10d::OpType::_ALLGATHER_BASE, name, "into " + size_text(output)}, {output},
                        bytes_of(output).split_with_sizes(sizes), bytes_of(input), opts.timeout);
 }
@@ -183,7 +183,7 @@ WorkPtr ProcessGroupHCCL::alltoall_base(at::Tensor& output, at::Tensor& input, s
   check_tensor(output, "alltoall_base");
   check_tensor(input, "alltoall_base");
   TORCH_CHECK_VALUE(output.scalar_type() == input.scalar_type(), "HCCL alltoall_base: output is ", output.scalar_type(),
-                    ", input is ", input.scalar_type(), "; they must be the same", group_error(ErrCode::kType));
+                    ", input is ", input.scalar_type(), "; they must be the same", dist_error(ErrCode::kType));
   auto to = bytes_of(output), from = bytes_of(input);
   auto to_sizes = byte_splits(output_splits, output, size_), from_sizes = byte_splits(input_splits, input, size_);
   return run({c10d::OpType::ALLTOALL_BASE, "alltoall", ""}, {output}, [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
@@ -193,7 +193,7 @@ WorkPtr ProcessGroupHCCL::alltoall_base(at::Tensor& output, at::Tensor& input, s
 
 WorkPtr ProcessGroupHCCL::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), "HCCL alltoall needs lists of ",
-                    size_, " tensors, one per rank, not of ", outputs.size(), " and ", inputs.size(), group_error(ErrCode::kParam));
+                    size_, " tensors, one per rank, not of ", outputs.size(), " and ", inputs.size(), dist_error(ErrCode::kParam));
   const auto parts = all_bytes(outputs, "alltoall");
   auto from = at::cat(all_bytes(inputs, "alltoall"));
   std::vector<int64_t> to_sizes, from_sizes;
@@ -217,7 +217,7 @@ WorkPtr ProcessGroupHCCL::point_to_point(c10d::OpType type, const char* name, in
   const auto& tensor = only(tensors, name);
   check_tensor(tensor, name);
   TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_, "HCCL ", name, ": rank ", rank_, " has no peer ", peer, " in a group of ",
-                    size_, group_error(ErrCode::kValue));
+                    size_, dist_error(ErrCode::kValue));
   Tensors bytes{bytes_of(tensor)};
   auto explained = explain(c10::str(name, type == c10d::OpType::SEND ? " to rank " : " from rank ", peer), 0, false);
   std::vector<WorkPtr> works;
@@ -245,7 +245,7 @@ WorkPtr ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
 }
 
 WorkPtr ProcessGroupHCCL::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
-  TORCH_CHECK(false, "HCCL does not support recvAnysource: name the rank, recv(tensor, src=...)", group_error(ErrCode::kNotSupported));
+  TORCH_CHECK(false, "HCCL does not support recvAnysource: name the rank, recv(tensor, src=...)", dist_error(ErrCode::kNotSupported));
 }
 
 WorkPtr ProcessGroupHCCL::barrier(const c10d::BarrierOptions& opts) {

@@ -2,7 +2,7 @@
 
 #include "chip.h"
 #include "hccl.h"
-#include "hccl_errors.h"
+#include "errors.h"
 
 #include <ATen/Functions.h>
 
@@ -33,7 +33,7 @@ bool is_reduced(at::ScalarType type) {
 at::Tensor factor_of(const c10d::ReduceOp& op, at::ScalarType type) {
   const auto* given = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(given != nullptr, "ReduceOp.PREMUL_SUM needs a factor: torch.distributed._make_nccl_premul_sum(factor)",
-                    group_error(ErrCode::kParam));
+                    dist_error(ErrCode::kParam));
   if (!given->tensor_factor.defined()) return at::scalar_tensor(given->double_factor, at::TensorOptions().dtype(at::kDouble)).to(type);
   return given->tensor_factor.to(at::kCPU).to(type).reshape({});
 }
@@ -59,15 +59,15 @@ void allow_wide_reductions(bool allow) { wide_reductions = allow; }
 Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& tensor, int size, const std::string& name)
     : op_(op), wire_op_(op.op_), dtype_(tensor.scalar_type()), wire_(dtype_), size_(size) {
   if (op.op_ == Op::BAND || op.op_ == Op::BOR || op.op_ == Op::BXOR || op.op_ == Op::UNUSED) {
-    TORCH_CHECK_VALUE(false, "Cannot use ReduceOp.", name_of(op.op_), " with HCCL", group_error(ErrCode::kParam));
+    TORCH_CHECK_VALUE(false, "Cannot use ReduceOp.", name_of(op.op_), " with HCCL", dist_error(ErrCode::kParam));
   }
   const bool floating = at::isFloatingType(dtype_);
   TORCH_CHECK_TYPE(is_reduced(dtype_), "HCCL ", name, ": Unsupported data type ", c10::toString(dtype_),
-                   "; int8, int16, int32, int64, float16, float32 and bfloat16 can be reduced", group_error(ErrCode::kType));
+                   "; int8, int16, int32, int64, float16, float32 and bfloat16 can be reduced", dist_error(ErrCode::kType));
   TORCH_CHECK_TYPE(op.op_ != Op::PREMUL_SUM || floating, "HCCL ", name, ": Unsupported data type ", c10::toString(dtype_),
-                   " for ReduceOp.PREMUL_SUM, which is for floating types", group_error(ErrCode::kType));
+                   " for ReduceOp.PREMUL_SUM, which is for floating types", dist_error(ErrCode::kType));
   TORCH_CHECK_TYPE(op.op_ != Op::AVG || dtype_ != at::kBool, "HCCL ", name, ": Unsupported data type Bool for ReduceOp.AVG",
-                   group_error(ErrCode::kType));
+                   dist_error(ErrCode::kType));
   if (op.op_ == Op::AVG || op.op_ == Op::PREMUL_SUM) wire_op_ = Op::SUM;
   if (dtype_ == at::kBool) {
     if (op.op_ == Op::SUM) wire_op_ = Op::MAX;
@@ -178,7 +178,7 @@ WorkPtr ProcessGroupHCCL::scatter_reduced(const Call& call, const Tensors& outpu
   for (size_t i = 0; i < outputs.size(); ++i) {
     check_tensor(outputs[i], call.name);
     TORCH_CHECK_VALUE(outputs[i].numel() == splits[i][rank_], "HCCL ", call.name, ": the output of rank ", rank_, " has ",
-                      outputs[i].numel(), " elements, its part of the input ", splits[i][rank_], group_error(ErrCode::kParam));
+                      outputs[i].numel(), " elements, its part of the input ", splits[i][rank_], dist_error(ErrCode::kParam));
     rules.emplace_back(opts.reduceOp, outputs[i], size_, call.name);
     values.push_back(rules[i].scaled(sent[i]));
     rows.push_back(at::empty({size_, outputs[i].numel()}, values[i].options()));
@@ -209,13 +209,13 @@ WorkPtr ProcessGroupHCCL::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
   const std::string name = "reduce_scatter";
   const auto& output = only(outputs, name);
   TORCH_CHECK_VALUE(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_), "HCCL reduce_scatter needs a list of ", size_,
-                    " tensors, one per rank, not of ", inputs.empty() ? 0 : inputs[0].size(), group_error(ErrCode::kParam));
+                    " tensors, one per rank, not of ", inputs.empty() ? 0 : inputs[0].size(), dist_error(ErrCode::kParam));
   Tensors parts;
   std::vector<int64_t> sizes;
   for (const auto& one : inputs[0]) {
     check_tensor(one, name);
     TORCH_CHECK_TYPE(one.scalar_type() == output.scalar_type(), "HCCL reduce_scatter: an input is ", one.scalar_type(),
-                     ", the output ", output.scalar_type(), group_error(ErrCode::kType));
+                     ", the output ", output.scalar_type(), dist_error(ErrCode::kType));
     parts.push_back(flat(one, one.is_floating_point() || one.scalar_type() != at::kBool ? one.scalar_type() : at::kByte));
     sizes.push_back(one.numel());
   }
@@ -231,16 +231,16 @@ WorkPtr ProcessGroupHCCL::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& opts) {
   const std::string name = "reduce_scatter_tensor";
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "HCCL ", name, ": ", outputs.size(), " outputs for ", inputs.size(), " inputs",
-                    group_error(ErrCode::kParam));
+                    dist_error(ErrCode::kParam));
   Tensors sent;
   std::vector<std::vector<int64_t>> splits;
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_tensor(inputs[i], name);
     TORCH_CHECK_TYPE(outputs[i].scalar_type() == inputs[i].scalar_type(), "input tensor must be the same type as the output tensor.",
-                     group_error(ErrCode::kType));
+                     dist_error(ErrCode::kType));
     TORCH_CHECK_VALUE(inputs[i].numel() == outputs[i].numel() * size_,
                       "input tensor must be the same size as output size times world size: ", inputs[i].numel(), " for ",
-                      outputs[i].numel(), " times ", size_, group_error(ErrCode::kParam));
+                      outputs[i].numel(), " times ", size_, dist_error(ErrCode::kParam));
     sent.push_back(flat(inputs[i], inputs[i].scalar_type() == at::kBool ? at::kByte : inputs[i].scalar_type()));
     splits.emplace_back(size_, outputs[i].numel());
   }
@@ -251,7 +251,7 @@ WorkPtr ProcessGroupHCCL::reduce_scatter_uneven(at::Tensor& output, at::Tensor& 
                                                 const c10d::ReduceScatterOptions& opts) {
   const std::string name = "reduce_scatter_tensor_uneven";
   check_tensor(input, name);
-  TORCH_CHECK_VALUE(input.dim() > 0, "HCCL ", name, ": a scalar cannot be split", group_error(ErrCode::kParam));
+  TORCH_CHECK_VALUE(input.dim() > 0, "HCCL ", name, ": a scalar cannot be split", dist_error(ErrCode::kParam));
   c10d::checkSplitSizes(splits, input, size_);
   const auto rows = splits.empty() ? std::vector<int64_t>(size_, input.size(0) / size_) : splits;
   return scatter_reduced({c10d::OpType::_REDUCE_SCATTER_BASE, name, list_text({input})}, {output},
