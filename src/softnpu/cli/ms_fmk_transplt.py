@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +30,11 @@ def run(arguments: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     """Parse, convert and print; the commands of both names share it."""
     options = arguments.parse_args(argv)
     try:
-        return _convert(options)
+        status = _convert(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return reader_left()
     except MigrateError as problem:
         sys.stderr.write(f"[ERROR] {problem}\nMsFmkTransplt run failed!\n")
         return 1
@@ -41,6 +46,13 @@ def run(arguments: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
             raise
         sys.stderr.write('[ERROR] libcst is not installed; type: pip install "softnpu[migrate]"\n')
         return 1
+
+
+def reader_left() -> int:
+    """`ms_fmk_transplt --dry-run … | head`: whoever read has enough, and the rest goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def parser(program: str, version_needed: bool) -> argparse.ArgumentParser:

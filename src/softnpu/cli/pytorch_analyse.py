@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from softnpu.cli.ms_fmk_transplt import INTERRUPTED, confirm
+from softnpu.cli.ms_fmk_transplt import INTERRUPTED, confirm, reader_left
 from softnpu.migrate.errors import MigrateError
 from softnpu.migrate.rows import VERSIONS
 
@@ -27,10 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = arguments.parse_args(_soc_first(words))
     try:
         if options.run:
-            return _run(options)
+            return _flushed(_run(options))
         if options.input is None or options.output is None or options.version is None:
             arguments.error("the following arguments are required: -i/--input, -o/--output, -v/--version (or --run)")
-        return _analyse(options)
+        return _flushed(_analyse(options))
+    except BrokenPipeError:
+        return reader_left()
     except MigrateError as problem:
         sys.stderr.write(f"[ERROR] {problem}\n")
         return 1
@@ -41,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write('[ERROR] libcst is not installed; type: pip install "softnpu[migrate]"\n')
         return 1
+
+
+def _flushed(status: int) -> int:
+    sys.stdout.flush()  # here, where a reader who left is told apart
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ import libcst as cst
 from softnpu.migrate import rows
 from softnpu.migrate.convert import MARK
 from softnpu.migrate.findings import Finding, Uses, find
+from softnpu.migrate.findings import parse as parse_plain
 from softnpu.migrate.reports import UNSUPPORTED_COLUMNS, write_csv
 from softnpu.migrate.source import Source
 from softnpu.migrate.tree import scan
@@ -63,7 +64,7 @@ def inspect(root: Path, relative: Path) -> Inspection:
         return Inspection(str(relative), error=f"cannot be read ({problem})")
     if text.startswith(MARK):
         return Inspection(str(relative))
-    uses = Uses.read(text)
+    uses = Uses.read(parse_plain(text))
     if uses is None:
         return Inspection(str(relative), error="not valid Python 3")
     return Inspection(
@@ -99,11 +100,16 @@ def _exists(torch: Any, name: str) -> bool:
     value = torch
     parts = name.split(".")
     for place, part in enumerate(parts[1:], 2):
+        if value is None:  # torch.version.cuda.split: there on a machine with CUDA
+            return True
         if not hasattr(value, part):
+            module = ".".join(parts[:place])
             try:
-                value = importlib.import_module(".".join(parts[:place]))
-            except ImportError:
-                return False
+                value = importlib.import_module(module)
+            except ImportError as problem:
+                return not module.startswith(
+                    problem.name or module
+                )  # torch has it, and a library that it needs is missing
         else:
             value = getattr(value, part)
     return True

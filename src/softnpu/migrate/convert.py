@@ -12,7 +12,7 @@ from softnpu.migrate import rows
 from softnpu.migrate.device import VARIABLE, DeviceArguments, device_lines, is_entry
 from softnpu.migrate.distributed import Loaders, process_group_lines, wrap_model
 from softnpu.migrate.edits import Change, EditList
-from softnpu.migrate.findings import Finding, Uses, find, needs_rewriting
+from softnpu.migrate.findings import Finding, Uses, find, may_matter, needs_rewriting, parse
 from softnpu.migrate.names import Names
 from softnpu.migrate.place import Placer
 from softnpu.migrate.rewrite import Rewriter
@@ -52,9 +52,13 @@ def convert(source: Source, options: Options, main: bool = False) -> Converted:
     rules = with_custom(built_in(text, options.similar, options.version), options.custom)
     if text.startswith(MARK):
         return Converted(text)
-    uses = Uses.read(text)
+    tree = parse(text)
+    plain = not main and not _special(text, options)
+    if tree is not None and plain and not may_matter(text, rules):
+        return Converted(text)
+    uses = Uses.read(tree)
     findings = [] if uses is None else find(uses, rows.unsupported(), lambda name: _dealt_with(name, rules))
-    if uses is not None and not main and not _special(text, options) and not needs_rewriting(uses, rules):
+    if uses is not None and plain and not needs_rewriting(uses, rules):
         return Converted(text, findings=findings)
     try:
         module = cst.parse_module(text)
@@ -63,11 +67,16 @@ def convert(source: Source, options: Options, main: bool = False) -> Converted:
     except RecursionError:
         return Converted(text, error="nested too deeply to be parsed")
     if module.code != text:
-        return Converted(text, error="it would not survive parsing unchanged")
-    return _Conversion(source, module, rules, options, main).run(findings)
+        return Converted(
+            text,
+            error="it holds form feeds or bare carriage returns that would not survive; replace them by line feeds",
+        )
+    names = Names(module, tree)
+    return _Conversion(source, names, rules, options, main).run(findings)
 
 
 _SPEAKS_NPU = re.compile(r"""["']npu\b|is_npu_available""")
+_OWN_GROUP = re.compile(r"^[^#\n]*\binit_process_group\(", re.MULTILINE)
 # Where the modes that need more than renaming may act.
 _PLACES = ("__main__", "DataLoader", ".to(", "map_location", "torch.device", VARIABLE)
 
@@ -85,9 +94,9 @@ def _dealt_with(name: str, rules: Rules) -> bool:
 class _Conversion:
     """The steps of one file, in their order."""
 
-    def __init__(self, source: Source, module: cst.Module, rules: Rules, options: Options, main: bool) -> None:
+    def __init__(self, source: Source, names: Names, rules: Rules, options: Options, main: bool) -> None:
         self.source, self.rules, self.options, self.main = source, rules, options, main
-        self.names = Names(module)
+        self.names = names
         self.edits = EditList(source.text.encode())
         self.placer = Placer(self.names, self.edits, source.newline)
         self.warnings: list[str] = []
@@ -130,6 +139,8 @@ class _Conversion:
         self.warnings += loaders.warnings
         if loaders.converted and not torch and not self.main:
             self.placer.after_imports(["import torch"], "Add import torch")
+        if self.main and _OWN_GROUP.search(self.source.text) and VARIABLE not in self.source.text:
+            self.warnings.append("it calls init_process_group itself, and a process can do that once only: remove one")
         if self.main and not wrap_model(
             self.names, self.edits, self.placer, torch or "torch", self.options.target_model
         ):

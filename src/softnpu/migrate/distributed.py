@@ -15,6 +15,7 @@ _LOADER = "torch.utils.data.DataLoader"
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 _PARALLEL = "torch.nn.parallel.DistributedDataParallel"
 _FORCED = {"shuffle": "False", "pin_memory": "True", "drop_last": "True"}
+SHARE = "Let each process load its share of the data"
 _SKIPPED = frozenset({"sampler", "batch_sampler"})
 
 
@@ -58,7 +59,7 @@ class Loaders(cst.CSTVisitor):
 
     def _convert(self, node: cst.Call) -> None:
         self.converted = True
-        message = "Let each process load its share of the data"
+        message = SHARE
         arguments = dict(_named(node))
         dataset = arguments.pop("dataset", None)
         if dataset is None:

@@ -43,12 +43,14 @@ class EditList:
     edits: list[Edit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._known = set(self.edits)
         self._lines = [0, *(place + 1 for place, byte in enumerate(self.text) if byte == 10)]
 
     def add(self, start: int, end: int, new: str, message: str) -> None:
         """Note an edit unless it would change nothing or was noted before."""
         edit = Edit(start, end, new, message)
-        if self.text[start:end] != new.encode() and edit not in self.edits:
+        if self.text[start:end] != new.encode() and edit not in self._known:
+            self._known.add(edit)
             self.edits.append(edit)
 
     def line(self, offset: int) -> int:

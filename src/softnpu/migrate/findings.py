@@ -6,17 +6,22 @@ It tells which names have a row (unsupported ones, those with a faster form) and
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from softnpu.migrate import rows
+from softnpu.migrate.bindings import imported
 from softnpu.migrate.names import ASSUMED
 from softnpu.migrate.rules import Rules
+from softnpu.migrate.strings import may_hold
 
 _FRAMEWORKS = frozenset({"torch", "apex", "torchvision"})
 _METHOD = "torch.Tensor."
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,16 @@ class Finding:
     end_line: int
     name: str
     row: Any
+
+
+def parse(text: str) -> ast.Module | None:
+    """The tree of a source, or None where this Python cannot parse it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the source: invalid escapes and the like
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
 
 
 class Uses(ast.NodeVisitor):
@@ -45,26 +60,18 @@ class Uses(ast.NodeVisitor):
         self.visit(tree)
 
     @classmethod
-    def read(cls, text: str) -> Uses | None:
-        """The uses of a source, or None where this Python cannot parse it."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the source: invalid escapes and the like
-            try:
-                return cls(ast.parse(text))
-            except (SyntaxError, ValueError, RecursionError):
-                return None
+    def read(cls, tree: ast.Module | None) -> Uses | None:
+        """The uses of a source that `parse` read, or None where it could not or where expressions nest too deeply."""
+        try:
+            return cls(tree) if tree is not None else None
+        except RecursionError:
+            return None
 
     def _bind(self, node: ast.Import | ast.ImportFrom) -> None:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                self.imports.append((alias.name, node))
-                name = alias.name if alias.asname else alias.name.split(".")[0]
-                self._local[alias.asname or name] = name
-        elif node.module and not node.level:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                self.imports.append((full, node))
-                self._local[alias.asname or alias.name] = full
+        for alias, (local, full) in zip(node.names, imported(node), strict=True):
+            if not full.startswith("."):
+                self.imports.append((full if isinstance(node, ast.ImportFrom) else alias.name, node))
+                self._local[local] = full
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant | ast.JoinedStr):  # a docstring
@@ -129,11 +136,34 @@ def _all(*sources: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         yield from source
 
 
-def needs_rewriting(uses: Uses, rules: Rules) -> bool:
-    """Whether a rule may apply; says yes rather too often than too seldom."""
+def may_matter(text: str, rules: Rules) -> bool:
+    """Whether a source holds the words of a row or rule at all; most do not, and this costs a tenth of looking closely."""
+    words = set(_WORD.findall(text))
+    if any(parts <= words for parts in _words_of_rows()):
+        return True
+    if any(frozenset(name.split(".")) <= words for name in (*rules.names, *rules.custom)):
+        return True
+    return not words.isdisjoint(_names_alone(rules)) or may_hold(text)
+
+
+@functools.cache
+def _words_of_rows() -> frozenset[frozenset[str]]:
+    return frozenset(
+        frozenset([name.removeprefix(_METHOD)] if name.startswith(_METHOD) else name.split("."))
+        for name in rows.unsupported()
+    )
+
+
+def _names_alone(rules: Rules) -> set[str]:
+    """Last names of calls, attributes and keywords that have a rule."""
     calls = {rule.func_name.rpartition(".")[2] for rule in rules.args}
     functions = {name.rpartition(".")[2] for name in rules.functions}
-    if uses.words & {*functions, *rules.attributes, *calls, *(old for _, old in rules.keywords)}:
+    return {*functions, *rules.attributes, *calls, *(old for _, old in rules.keywords)}
+
+
+def needs_rewriting(uses: Uses, rules: Rules) -> bool:
+    """Whether a rule may apply; says yes rather too often than too seldom."""
+    if not uses.words.isdisjoint(_names_alone(rules)):
         return True
     if any(rules.rename(name) != name for name, _ in (*uses.names, *uses.imports)):
         return True

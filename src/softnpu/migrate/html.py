@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from softnpu.migrate.results import FileResult, Summary
@@ -39,6 +40,10 @@ def report(summary: Summary) -> Iterator[str]:
     yield f"<p>{escape(summary.sentence())}</p>"
     yield from _problems(summary)
     yield from _contents(changed)
+    others = [one for one in summary.files if one.unsupported and not one.changed]
+    if others:
+        count = sum(len(one.unsupported) for one in others)
+        yield f"<p>{count} more uses of unsupported interfaces, in {len(others)} files that did not change, are in unsupported_op.csv.</p>"
     for number, result in enumerate(changed):
         yield from _file(number, result, len(changed) <= _OPEN_AT_ONCE)
     yield "</body></html>\n"
@@ -76,24 +81,39 @@ def _file(number: int, result: FileResult, is_open: bool) -> Iterator[str]:
         place = f'<a href="#f{number}l{finding.start_line}">line {finding.start_line}</a>'
         yield f'<li class="warn">{place} <code>{escape(finding.name)}</code>: {escape(finding.row.tip)}</li>'
     yield "</ul>"
-    yield from _diff(number, result.before.splitlines(), result.after.splitlines())
+    wanted = [one.start_line for one in result.unsupported]
+    yield from _diff(number, _lines(result.before), _lines(result.after), wanted)
     yield "</details>"
 
 
-def _diff(number: int, old: list[str], new: list[str]) -> Iterator[str]:
+def _lines(text: str) -> list[str]:
+    """Lines as Python counts them: form feeds and the like do not end one."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def _diff(number: int, old: list[str], new: list[str], wanted: Iterable[int]) -> Iterator[str]:
+    """The changed lines and the `wanted` ones (counted from 1), which links lead to, each with its surroundings."""
     yield '<table class="diff"><colgroup><col style="width:4.2em"><col><col style="width:4.2em"><col></colgroup>'
-    end = 0
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
-        if group[0][1] > end:
-            yield f'<tr class="gap"><td colspan="4">{group[0][1] - end} equal lines</td></tr>'
-        for kind, a0, a1, b0, b1 in group:
-            yield from _rows(
-                number, kind, list(zip(range(a0, a1), old[a0:a1], strict=True)), list(enumerate(new[b0:b1], b0))
-            )
-        end = group[-1][2]
-    if end < len(old):
-        yield f'<tr class="gap"><td colspan="4">{len(old) - end} equal lines</td></tr>'
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    shown = _shown(blocks, wanted)
+    for kind, a0, a1, b0, b1 in blocks:
+        if kind != "equal":
+            yield from _rows(number, kind, list(enumerate(old[a0:a1], a0)), list(enumerate(new[b0:b1], b0)))
+            continue
+        for visible, run in itertools.groupby(range(a0, a1), shown.__contains__):
+            lines = list(run)
+            if visible:
+                yield from _rows(
+                    number, kind, [(one, old[one]) for one in lines], [(one - a0 + b0, old[one]) for one in lines]
+                )
+            else:
+                yield f'<tr class="gap"><td colspan="4">{len(lines)} equal lines</td></tr>'
     yield "</table>"
+
+
+def _shown(blocks: Sequence[tuple[str, int, int, int, int]], wanted: Iterable[int]) -> set[int]:
+    spans = [(a0, a1) for kind, a0, a1, _, _ in blocks if kind != "equal"] + [(line - 1, line) for line in wanted]
+    return {line for start, end in spans for line in range(start - _CONTEXT, end + _CONTEXT)}
 
 
 def _rows(number: int, kind: str, old: list[tuple[int, str]], new: list[tuple[int, str]]) -> Iterator[str]:

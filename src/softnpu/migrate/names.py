@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameSource, Scope, ScopeProvider
 from libcst.metadata.span_provider import ByteSpanPositionProvider, CodeSpan
+
+from softnpu.migrate.bindings import Bindings
 
 # Names that modules bring along with a star import; they are taken to be what they say where nothing else defines them.
 ASSUMED = frozenset({"torch", "torch_npu", "apex", "torchvision"})
@@ -29,14 +33,19 @@ class Chain:
 
 
 class Names:
-    """Positions and meanings of the nodes of one module."""
+    """Positions and meanings of the nodes of one module; `tree` is the same module in Python's own form and saves time."""
 
-    def __init__(self, module: cst.Module) -> None:
-        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-        self.module = wrapper.module
-        self.spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
-        self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
+    def __init__(self, module: cst.Module, tree: ast.Module | None = None) -> None:
+        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self.module = self._wrapper.module
+        self.spans: Mapping[cst.CSTNode, CodeSpan] = self._wrapper.resolve(ByteSpanPositionProvider)
+        self._bindings = Bindings(tree) if tree is not None else None
         self._roots: dict[tuple[int, str], str | None] = {}
+
+    @functools.cached_property
+    def _scopes(self) -> Mapping[cst.CSTNode, Scope | None]:
+        """Half of the time of a file, so that only names ask for it whose meaning depends on the place."""
+        return self._wrapper.resolve(ScopeProvider)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         span = self.spans[node]
@@ -62,6 +71,12 @@ class Names:
         return chain.full if chain else ""
 
     def _root(self, node: cst.BaseExpression, name: str) -> str | None:
+        if self._bindings is not None:
+            if name not in ASSUMED and not self._bindings.imports(name):
+                return None
+            meanings = self._bindings.meanings(name)
+            if meanings is not None:
+                return _choose(meanings) or (name if self._bindings.unknown(name) else None)
         scope = self._scopes.get(node)
         if scope is None:
             return None
@@ -75,10 +90,13 @@ def _meaning(scope: Scope, name: str) -> str | None:
     found = scope.get_qualified_names_for(name)
     if not found:
         return name if name in ASSUMED else None
-    imported = sorted(one.name for one in found if one.source is QualifiedNameSource.IMPORT)
-    if not imported:
-        return None
-    return next((one for one in imported if one.split(".")[0] == "torch"), imported[0])
+    return _choose(one.name for one in found if one.source is QualifiedNameSource.IMPORT)
+
+
+def _choose(imported: Iterable[str]) -> str | None:
+    """Of several imports of one name (`try` and `except`), that of torch."""
+    names = sorted(imported)
+    return next((one for one in names if one.split(".")[0] == "torch"), names[0] if names else None)
 
 
 def dotted(node: cst.BaseExpression) -> tuple[tuple[str, ...], tuple[cst.BaseExpression, ...]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import logging
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from softnpu.migrate import reports
 from softnpu.migrate.convert import Options, convert
+from softnpu.migrate.distributed import SHARE
 from softnpu.migrate.errors import MigrateError
 from softnpu.migrate.results import FileResult, Summary
 from softnpu.migrate.source import Source
@@ -147,12 +149,17 @@ def convert_file(item: tuple[Path, Path, Options, bool]) -> FileResult:
     except (SyntaxError, UnicodeDecodeError) as problem:
         return FileResult(str(relative), error=f"its encoding cannot be read ({problem})")
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # long chains of operators nest deeply in the tree
+    collecting = gc.isenabled()
+    gc.disable()  # trees are large and die together: looking for garbage meanwhile costs half of the time
     try:
         done = convert(source, options, main)
         source.encode(done.text)
     except Exception as problem:  # one file that we cannot handle must not cost the others
         first = (str(problem).splitlines() or [""])[0]
         return FileResult(str(relative), error=f"the conversion failed ({type(problem).__name__}: {first})")
+    finally:
+        if collecting:
+            gc.enable()
     result = FileResult(str(relative), done.changes, done.findings, done.warnings, done.error)
     if done.text != source.text:
         result = replace(result, before=source.text, after=done.text)
@@ -186,12 +193,22 @@ def _report(job: Job, summary: Summary, main: Path | None, built: Path) -> None:
         reports.write_template("ascend_modelarts_function", built / "ascend_modelarts_function")
     if main is not None:
         reports.write_launcher(built, str(main))
+        _warn_no_loader(summary, str(main))
     reports.write_reports(built, summary)
     log = reports.RunLog(built / reports.LOG)
     log.write(logging.INFO, f"Input {job.source}, output {job.target}.")
     reports.log_run(log, summary)
     log.write(logging.INFO, reports.SUCCESS if not summary.lost else reports.FAILURE)
     log.close()
+
+
+def _warn_no_loader(summary: Summary, main: str) -> None:
+    """Loaders that a library makes are out of reach; without a share each, all processes would train on the same data."""
+    divided = any(SHARE in change.message for one in summary.files for change in one.changes)
+    known = any("DistributedSampler" in one.before for one in summary.files)
+    if summary.changed and not divided and not known:
+        advice = "no DataLoader was found to divide among the processes; give the one that you use a DistributedSampler"
+        summary.warnings.append((main, advice))
 
 
 def _warn_import_path(summary: Summary, text: str) -> None:

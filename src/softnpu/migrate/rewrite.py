@@ -164,6 +164,7 @@ class Rewriter(cst.CSTVisitor):
         name = _last_name(node.func)
         self._function(node, full, name)
         self._keywords(node, full)
+        self._inner |= {id(one.keyword) for one in node.args if one.keyword is not None}
         if full in self.rules.paths or name in self.rules.paths:
             for argument in node.args:
                 _mark_strings(argument.value, self._fixed)

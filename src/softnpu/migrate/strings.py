@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from softnpu.migrate.rows import StringRow
+
+_DEVICE = re.compile("cuda|nccl|NCCL|gpu:")
+
+
+def may_hold(text: str) -> bool:
+    """Whether a text holds a word that every row of strings needs."""
+    return _DEVICE.search(text) is not None
 
 
 def rewrite_string(
@@ -14,7 +22,7 @@ def rewrite_string(
 
     `whole` is False for the parts of an f-string, where "cuda" alone may be half a word; `open_end` says that a value follows.
     """
-    if "cuda" not in text and "nccl" not in text.lower() and "gpu:" not in text:
+    if not may_hold(text):
         return
     for row in rows:
         if not whole and row.pattern.pattern.startswith(r"\A"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import libcst as cst
 
-from softnpu.migrate import rows
+from softnpu.migrate import findings, rows
 from softnpu.migrate.analyse import parse
 from softnpu.migrate.edits import EditList
 from softnpu.migrate.errors import MigrateError
@@ -90,7 +90,7 @@ def read_functions(source: Path, extra: frozenset[str]) -> list[Function]:
     for relative in tree.python:
         module, _ = parse(tree.root / relative)
         if module is not None:
-            names = Names(module)
+            names = Names(module, findings.parse(module.code))
             dotted = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
             reader = _Reader(names, EditList(module.code.encode()), str(relative), dotted, extra)
             names.module.visit(reader)

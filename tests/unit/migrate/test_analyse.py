@@ -80,6 +80,14 @@ def test_third_party_follows_calls(library, tmp_path):
     assert [row["Function"] for row in read(folder / "migration_needed_list.csv")] == ["a.move"]
 
 
+def test_third_party_reads_old_escapes(tmp_path):
+    """Python warns about them, which is the library's business."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_text("import torch\ns = '\\d'\ndef f(x):\n    return torch.fft.fft(x)\n")
+    folder = analyse(tmp_path / "lib", "third_party")
+    assert [row["Function"] for row in read(folder / "framework_unsupported_op.csv")] == ["a.f"]
+
+
 def test_affinity(library):
     (row,) = read(analyse(library, "affinity_apis") / "affinity_api_call.csv")
     assert list(row) == ["File", "Start Line", "End Line", "Api Type", "Api Call Name", "Affinity Api Name"]

@@ -145,6 +145,12 @@ IMPORTS = [
         "from torch_npu.profiler import profile, ProfilerActivity\nprofile(activities=[ProfilerActivity.NPU])\n",
     ),
     ("from torch.profiler import profile\n", "x.cuda()\n", "x.npu()\n"),
+    (  # what torch_npu.profiler does not have stays torch's
+        "from torch.profiler import ProfilerActivity, record_function\n",
+        "torch.profiler.kineto_available(ProfilerActivity.CUDA)\n",
+        "from torch_npu.profiler import ProfilerActivity; from torch.profiler import record_function\n"
+        "torch.profiler.kineto_available(ProfilerActivity.NPU)\n",
+    ),
 ]
 
 
