@@ -4,6 +4,7 @@
 #include "device_memory.h"
 #include "errors.h"
 #include "fork.h"
+#include "profiler.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/flat_hash_map.h>
@@ -64,6 +65,11 @@ DeviceMemory* const* const memories = [] {
 
 void free_used(void* address) { free_if_ours(address); }
 
+void hand_out(Block* block) {
+  used.add(block);
+  if (C10_UNLIKELY(memory_reports.load(std::memory_order_relaxed))) report_memory(*block, Moved::kTaken);
+}
+
 class NpuAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override { return allocate_on(current_device(), bytes); }
@@ -97,19 +103,20 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t bytes) {
   const c10::Device device(kNpu, index);
   if (bytes == 0) return {nullptr, device};
   Block* block = memories[index]->allocate(bytes, current_stream(index).id());
-  used.add(block);
+  hand_out(block);
   return {block->address, block->address, &free_used, device};
 }
 
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream) {
   Block* block = memory_of(device).allocate(bytes, stream);
-  used.add(block);
+  hand_out(block);
   return block->address;
 }
 
 bool free_if_ours(void* address) {
   Block* block = used.take(address);
   if (block == nullptr) return false;
+  if (C10_UNLIKELY(memory_reports.load(std::memory_order_relaxed))) report_memory(*block, Moved::kFreed);
   block->owner->free(block);
   return true;
 }

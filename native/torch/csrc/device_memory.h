@@ -54,6 +54,7 @@ class DeviceMemory {
   void empty_cache(std::optional<uint32_t> pool);
   bool holds(const void* address);
 
+  c10::DeviceIndex device() const { return index_; }
   c10::CachingDeviceAllocator::DeviceStats stats();
   void reset_peaks();
   void reset_accumulated();

@@ -4,6 +4,7 @@
 #include "device_memory.h"
 #include "errors.h"
 #include "pinned.h"
+#include "profiler.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -225,6 +226,7 @@ void bind_figures(py::module& m) {
   m.def("_memory_stats", &memory_stats);
   m.def("_memory_snapshot", &memory_snapshot);
   m.def("_record_history", &record_history);
+  m.def("_report_memory", [](bool on) { memory_reports.store(on, std::memory_order_relaxed); });
   m.def("_reset_peak_stats", [](int device) { allocator()->resetPeakStats(index_of(device)); });
   m.def("_reset_accumulated_stats", [](int device) { allocator()->resetAccumulatedStats(index_of(device)); });
   m.def("_host_memory_stats", &host_stats);

@@ -1,5 +1,8 @@
 // The clock of torch's profiler for npu (`use_device="npu"`). Work is over when a call returns, so the device's time is the host's.
+#include "profiler.h"
+
 #include "device.h"
+#include "device_memory.h"
 #include "formats.h"
 
 #include <c10/util/ApproximateClock.h>
@@ -43,5 +46,14 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+std::atomic<bool> memory_reports{false};
+
+void report_memory(const Block& block, Moved moved) {
+  const auto stats = block.owner->stats();
+  const auto size = static_cast<int64_t>(block.size);
+  c10::reportMemoryUsageToProfiler(block.address, moved == Moved::kTaken ? size : -size, stats.allocated_bytes[0].current,
+                                   stats.reserved_bytes[0].current, c10::Device(kNpu, block.owner->device()));
+}
 
 }  // namespace softnpu

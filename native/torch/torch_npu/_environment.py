@@ -32,6 +32,7 @@ VARIABLES = _rows(
         ("TORCH_DEVICE_BACKEND_AUTOLOAD", "1", "`0`: `import torch` alone does not bring the npu device."),
         ("TORCH_TRANSFER_TO_NPU", "0", "`1`: `import torch_npu` lets programs written for cuda run on npu."),
         ("TORCH_NPU_DEVICE_CAPABILITY", "–", "Answer of `torch.npu.get_device_capability`, such as `8.0`."),
+        ("PROF_CONFIG_PATH", "the working directory", "Folder of `profiler_config.json` for `dynamic_profile`."),
         ("STREAMS_PER_DEVICE", "32", "Streams that a device hands out in turn: 8 or 32."),
         ("TORCH_NPU_COMPACT_ERROR_OUTPUT", "0", "`1` leaves the line with the error code out of messages."),
         (

@@ -1,14 +1,28 @@
-"""`torch.autograd.profiler.profile(use_npu=True)`: the spelling of torch 1.5 and 1.8.1."""
+"""`torch.autograd.profiler.profile(use_npu=True)`: the spelling of torch 1.5 and 1.8.1, and where all profilers get their names."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import ProfilerState
+from torch.autograd import profiler_util
 
+from softnpu.base.log import INFO, log
+from torch_npu import _C
 from torch_npu._errors import ErrCode, prof_error
 
 _original: Any = torch.autograd.profiler.profile
+_FIGURES = (
+    "device_time",
+    "device_time_total",
+    "self_device_time_total",
+    "device_memory_usage",
+    "self_device_memory_usage",
+)
+_TEXTS = ("device_time_str", "device_time_total_str", "self_device_time_total_str")
 
 
 class profile(_original):  # type: ignore[misc]
@@ -17,17 +31,75 @@ class profile(_original):  # type: ignore[misc]
     def __init__(
         self, enabled: bool = True, *, use_npu: bool = False, use_npu_simple: bool = False, **options: Any
     ) -> None:
-        """`use_npu_simple` keeps the innermost operators only in a trace; torch's own traces always show all."""
-        del use_npu_simple
+        """`use_npu_simple` keeps the innermost operators only in a trace."""
         if use_npu and options.get("use_cuda"):
             raise RuntimeError("use_cuda and use_npu exclude each other: set one of them" + prof_error(ErrCode.PARAM))
+        if use_npu_simple and not use_npu:
+            raise RuntimeError("use_npu_simple needs use_npu=True" + prof_error(ErrCode.PARAM))
         if use_npu:
             options["use_device"] = "npu"
+        self._simple = use_npu_simple
+        if use_npu_simple:
+            options["record_shapes"] = True  # the devices of the tensors say which operator is the innermost
         super().__init__(enabled, **options)
+
+    def _start_trace(self) -> None:
+        if self.profile_memory:
+            _C._report_memory(True)
+        self._began = time.time_ns()
+        super()._start_trace()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._ended = time.time_ns()
+        try:
+            return super().__exit__(*error)
+        finally:
+            if self.enabled and self.profile_memory:
+                _C._report_memory(False)
+
+    def _ensure_function_events(self) -> None:
+        """Calls of less than a microsecond would get rows of their own in averages: torch takes them for another kind of event."""
+        super()._ensure_function_events()
+        if self.profiler_kind == ProfilerState.KINETO_PRIVATEUSE1_FALLBACK:
+            for one in self._function_events:
+                one.is_legacy = True
+
+    def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """The trace as a file."""
+        if not self._simple:
+            return super().export_chrome_trace(path, *args, **kwargs)
+        from torch_npu.profiler import _record, _timeline  # which need this module
+
+        return _timeline.simple(_record.read(self.kineto_results, self._began, self._ended)).write(Path(path))
+
+
+def _alias(name: str) -> property:
+    return property(lambda self: getattr(self, name), doc=f"`{name}` for npu.")
+
+
+def _name_figures() -> None:
+    """Figures of events under their names of torch 1.8.1, and as a metric of stacks."""
+    for kind in (profiler_util.FunctionEvent, profiler_util.FunctionEventAvg):
+        for name in (*_FIGURES, *_TEXTS):
+            setattr(kind, name.replace("device", "npu"), _alias(name))
+    events: Any = profiler_util.EventList
+    known = events.supported_export_stacks_metrics
+    events.supported_export_stacks_metrics = lambda self: [*known(self), "self_npu_time_total"]
 
 
 def install() -> None:
-    """Take the place of torch's."""
+    """Take the place of torch's; the profilers of the devices go into `torch.npu`."""
     module: Any = torch.autograd.profiler
     profile.__module__ = module.__name__
     module.profile = profile
+    _name_figures()
+    if log().enabled(INFO, "ASCENDCL"):
+        from torch_npu._op_info import OpInfo  # needs more imports than programs without it should pay for
+
+        OpInfo().start()
+    from torch_npu import npu, profiler  # noqa: F401 (its name in the package)
+    from torch_npu.npu import mstx, profiling
+
+    for name in profiling.__all__:
+        setattr(npu, name, getattr(profiling, name))
+    npu.mstx = mstx

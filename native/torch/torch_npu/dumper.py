@@ -79,7 +79,10 @@ class dumper:
         if (check_overflow or load_with_acl_dump) and not torch.npu.is_available():
             _refuse("check_overflow and load_with_acl_dump need an NPU, there is none", ErrCode.UNAVAIL)
         self.dump_path = _dump_file(dump_path)
-        self.load_file_path = _load_file(load_file_path, self.dump_path) if use_load else None
+        loads = use_load or (
+            use_dump and load_file_path
+        )  # the guide's second run dumps what it makes of the first's inputs
+        self.load_file_path = _load_file(load_file_path, self.dump_path) if loads else None
 
     def __enter__(self) -> dumper:
         if self.entered or (self.enabled and dumper._active):
@@ -110,7 +113,7 @@ class _Look(Looking):
         self._owner, self._h5py = owner, h5py
         self._number = 0
         self._out: Any = None if owner.check_overflow else h5py.File(owner.dump_path, "w")
-        self._in: Any = h5py.File(owner.load_file_path, "r") if owner.use_load else None
+        self._in: Any = h5py.File(owner.load_file_path, "r") if owner.load_file_path else None
         self._acl: Any = None
         if owner.load_with_acl_dump:
             from torch_npu._dump.acl_files import OperatorDump  # what writes these files is not needed at import
