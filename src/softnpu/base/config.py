@@ -123,7 +123,74 @@ VARIABLES = (
     Variable("ASCEND_WORK_PATH", "", "Root of files that a program leaves behind (logs under `log/`).", "log"),
     Variable("ASCEND_HOST_LOG_FILE_NUM", "10", "Log files kept per process, 1 to 1000; each is at most 20 MB.", "log"),
     Variable("ASCEND_LOG_SYNC_SAVE", "0", "`1` flushes every line to the disk before the call returns.", "log"),
+    Variable(
+        "SOFTNPU_FLOW_ENGINE",
+        "embedded",
+        "What runs a DataFlow graph: `embedded` (a process per node), `inline` (all in this process, for debugging), "
+        "`ray` (actors), `stub` (accepts any graph, runs nothing). Option `softnpu.flow.engine`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_ON_DEATH",
+        "restart",
+        "When the process of a node dies: `restart` it (the transaction it was in fails, the others go on) or `end` the "
+        "graph. Option `softnpu.flow.on_death`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_RESTARTS",
+        "3",
+        "How often within ten seconds a node is started again before the graph ends. Option `softnpu.flow.restarts`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_STRICT",
+        "0",
+        "`1` stops a node whose function failed, as the real engine does; otherwise only the transaction fails. "
+        "Option `softnpu.flow.strict`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_MEMORY",
+        "what is available at the start",
+        "Memory that one worker may allocate, such as `4G`; `0` is no limit. Option `softnpu.flow.memory`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_WORKSPACE",
+        "0",
+        "`1` writes the project folder `<node>_ws` of every function, as the real tool does. Option "
+        "`softnpu.flow.workspace`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_TIMELINE",
+        "",
+        "File for a timeline of all calls that opens in Perfetto. Option `softnpu.flow.timeline`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_METRICS_PORT",
+        "",
+        "Port on 127.0.0.1 that answers with metrics as Prometheus text; nothing listens without it. Option "
+        "`softnpu.flow.metrics_port`.",
+        "dataflow",
+    ),
+    Variable(
+        "SOFTNPU_FLOW_METRICS_TOKEN",
+        "",
+        "What a reader of the metrics has to show; without it one is made up and printed. Option "
+        "`softnpu.flow.metrics_token`.",
+        "dataflow",
+    ),
+    Variable(
+        "RAY_ADDRESS",
+        "",
+        "Cluster that the engine `ray` joins; without it a local Ray is started.",
+        "dataflow",
+    ),
 )
+FLOW_ENGINES = ("embedded", "inline", "ray", "stub")
 
 
 def _env(name: str) -> str:
@@ -182,8 +249,10 @@ def visible_devices(count: int) -> tuple[int, ...]:
 def byte_size(name: str) -> int | None:
     """A size variable such as `8G`, or None when it is not set."""
     value = _env(name)
-    if not value:
-        return None
+    return _bytes(name, value) if value else None
+
+
+def _bytes(name: str, value: str) -> int:
     units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
     text = value.upper().removesuffix("IB").removesuffix("B")
     digits = text.rstrip("KMGT")
@@ -254,6 +323,17 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([package, _env("PYTHONPATH")]).rstrip(os.pathsep)}
 
 
+def whole_environment() -> dict[str, str]:
+    """All variables, for a process that is to be like this one."""
+    return dict(os.environ)
+
+
+def take_environment(variables: dict[str, str]) -> None:
+    """Have these variables and no others."""
+    os.environ.clear()
+    os.environ.update(variables)
+
+
 def cache_dir() -> Path:
     """Where measurements are remembered between runs."""
     home = _env("XDG_CACHE_HOME")
@@ -321,3 +401,67 @@ def _log_directory() -> Path:
     if path := _env("ASCEND_WORK_PATH"):
         return Path(path) / "log"
     return Path(os.path.expanduser("~")) / "ascend" / "log"
+
+
+@dataclass(frozen=True)
+class FlowSettings:
+    """How DataFlow graphs are run: options of the graph or of `init` before environment variables."""
+
+    engine: str = "embedded"
+    on_death: str = "restart"
+    restarts: int = 3
+    strict: bool = False
+    memory_limit: int = 0
+    workspace: bool = False
+    timeline: str = ""
+    metrics_port: int = 0
+    metrics_token: str = ""
+
+    @classmethod
+    def load(cls, options: dict[str, str] | None = None) -> FlowSettings:
+        """The settings in force; NpuError for a value that means nothing."""
+        known = options or {}
+
+        def text(key: str, default: str, choices: tuple[str, ...] = ()) -> str:
+            name = f"SOFTNPU_FLOW_{key.upper()}"
+            value = known.get(f"softnpu.flow.{key}") or _env(name) or default
+            if choices and value not in choices:
+                raise _bad(name, value, "one of " + ", ".join(choices))
+            return value
+
+        def number(key: str, default: int, high: int) -> int:
+            value = text(key, str(default))
+            if not _is_number(value) or int(value) > high:
+                raise _bad(f"SOFTNPU_FLOW_{key.upper()}", value, f"a number from 0 to {high}")
+            return int(value)
+
+        return cls(
+            engine=text("engine", "embedded", FLOW_ENGINES),
+            on_death=text("on_death", "restart", ("restart", "end")),
+            restarts=number("restarts", 3, 200),
+            strict=text("strict", "0", ("0", "1")) == "1",
+            memory_limit=_flow_memory(text("memory", "")),
+            workspace=text("workspace", "0", ("0", "1")) == "1",
+            timeline=text("timeline", ""),
+            metrics_port=number("metrics_port", 0, 65535),
+            metrics_token=text("metrics_token", ""),
+        )
+
+
+def ray_address(options: dict[str, str] | None = None) -> str:
+    """The Ray cluster to join; empty: start one here."""
+    return (options or {}).get("softnpu.flow.ray_address") or _env("RAY_ADDRESS")
+
+
+def _flow_memory(value: str) -> int:
+    """Bytes that a worker may allocate; by default what the machine has free, so that a mistake ends in MemoryError."""
+    if value:
+        return 0 if value == "0" else _bytes("SOFTNPU_FLOW_MEMORY", value)
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return 0  # another system: no limit
+    return 0

@@ -1,0 +1,41 @@
+"""Element types; BF16 is here and not in `dataflow` itself."""
+
+from softnpu.flow.dtypes import (
+    DT_BF16,
+    DT_BOOL,
+    DT_DOUBLE,
+    DT_FLOAT,
+    DT_FLOAT16,
+    DT_INT8,
+    DT_INT16,
+    DT_INT32,
+    DT_INT64,
+    DT_STRING,
+    DT_UINT8,
+    DT_UINT16,
+    DT_UINT32,
+    DT_UINT64,
+    DType,
+    _dflow_dtype_to_np_dtype,
+    _np_dtype_to_dflow_dtype,
+)
+
+__all__ = [
+    "DT_BF16",
+    "DT_BOOL",
+    "DT_DOUBLE",
+    "DT_FLOAT",
+    "DT_FLOAT16",
+    "DT_INT8",
+    "DT_INT16",
+    "DT_INT32",
+    "DT_INT64",
+    "DT_STRING",
+    "DT_UINT8",
+    "DT_UINT16",
+    "DT_UINT32",
+    "DT_UINT64",
+    "DType",
+    "_dflow_dtype_to_np_dtype",
+    "_np_dtype_to_dflow_dtype",
+]

@@ -1,0 +1,5 @@
+"""Unique names."""
+
+from softnpu.flow.naming import Names, nodes, others, restart
+
+__all__ = ["Names", "nodes", "others", "restart"]

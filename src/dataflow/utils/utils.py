@@ -1,0 +1,14 @@
+"""Exceptions, and where a function is running."""
+
+from softnpu.flow.errors import DfAbortException, DfException
+from softnpu.flow.running import get_running_device_id, get_running_instance_id, get_running_instance_num
+from softnpu.flow.template import generate_deploy_template
+
+__all__ = [
+    "DfAbortException",
+    "DfException",
+    "generate_deploy_template",
+    "get_running_device_id",
+    "get_running_instance_id",
+    "get_running_instance_num",
+]

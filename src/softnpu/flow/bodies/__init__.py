@@ -1,0 +1,1 @@
+"""What nodes do: functions, UDF objects, models, torch modules."""

@@ -1,0 +1,45 @@
+"""What bodies of user code share: where they are while user code runs, and which envelope results take over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from softnpu.flow.body import Inlet, Place
+from softnpu.flow.flowmsg import FlowMsgQueue
+from softnpu.flow.message import Message
+from softnpu.flow.register import MsgTypeRegister
+from softnpu.flow.running import current
+
+
+@contextmanager
+def inside(place: Place) -> Iterator[None]:
+    """User code runs here: `get_running_…` answer for this place."""
+    before = current.place
+    current.place = place
+    try:
+        yield
+    finally:
+        current.place = before
+
+
+def source_of(messages: Sequence[Message]) -> Message | None:
+    """The message whose envelope the results take over: the first with data, else the first."""
+    for message in messages:
+        if message.payload.form:
+            return message
+    return messages[0] if messages else None
+
+
+def queues_of(
+    known: dict[int, list[FlowMsgQueue]], function: int, inlets: Sequence[Inlet], register: MsgTypeRegister
+) -> list[FlowMsgQueue]:
+    """The queue objects of a stream function: the same ones at every entry."""
+    found = known.get(function)
+    if found is None:
+        found = known[function] = [FlowMsgQueue(inlet, register) for inlet in inlets]
+    return found
+
+
+Call = Callable[[Sequence[Message], Any], int]

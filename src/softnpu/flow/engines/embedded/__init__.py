@@ -1,0 +1,1 @@
+"""The default engine: a supervised process per node instance, payloads in shared memory."""

@@ -1,0 +1,401 @@
+"""The workers of a graph: started together, watched, started again when one dies, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from softnpu.base import config
+from softnpu.flow import cells, codes, log, wire
+from softnpu.flow.cells import Cells
+from softnpu.flow.channels import WORDS
+from softnpu.flow.endpoint import Endpoint, Queue
+from softnpu.flow.engines.embedded import worker
+from softnpu.flow.engines.embedded.zygote import zygote
+from softnpu.flow.engines.outputs import Outputs
+from softnpu.flow.errors import DfException
+from softnpu.flow.layout import APPLICATION, arrange
+from softnpu.flow.memory import ARENA_SIZE, Atlas, Lease
+from softnpu.flow.message import Message
+from softnpu.flow.plan import BodySpec, Plan
+from softnpu.runtime import segment
+
+_PIPE_SIZE = 1 << 18
+_GRACE = 1.0
+_RESTART_WINDOW = 10.0
+_NOTHING = BodySpec("")
+
+
+class Member:
+    """One worker process."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.epoch = 0
+        self.pid = 0
+        self.life: socket.socket | None = None
+        self.ready = False
+        self.deaths: list[float] = []
+
+
+class Crew:
+    """Owns the processes, the pipes and the memory of a session."""
+
+    def __init__(self, plan: Plan, outputs: Outputs, tell: Callable[[], None]) -> None:
+        self.plan = plan
+        self.failure = ""  # why the graph has ended
+        self.layout = arrange(plan)
+        self.settings = config.FlowSettings.load(plan.options)
+        self._outputs = outputs
+        self._tell = tell
+        self._segment = segment.create((self.layout.processes + 2) * ARENA_SIZE, "softnpu-flow")
+        self._arenas = 1
+        self._atlas = Atlas(self._segment, 1)
+        self._window = segment.Window(self._segment, 0, self.layout.board())
+        self.rows = [Cells(self._window.buffer, seat.number) for seat in self.layout.seats]
+        self._pipes = [_pipe() for _ in range(self.layout.processes)]
+        writes = {number: pipe[1] for number, pipe in enumerate(self._pipes) if number != APPLICATION}
+        self.endpoint = Endpoint(
+            APPLICATION,
+            self.layout,
+            self._atlas,
+            self.layout.marks(self._window.buffer),
+            (self._pipes[APPLICATION][0], writes),
+            self,
+        )
+        self.members = [Member(number) for number in range(1, self.layout.processes)]
+        self.alarm, self._alarm = _pipe()
+        self._call, self._caller = _pipe()
+        self._closing = False
+        self._stuck = False
+        self._raised: set[int] = set()
+        self._watch = threading.Thread(target=self._supervise, daemon=True, name="dataflow crew")
+        self.on_calls: Callable[[list[Any]], None] | None = None
+        self.on_tap: Callable[[int, bytes], None] | None = None
+        self.on_ready: Callable[[int], None] | None = None
+
+    # ---- what the endpoint wants -------------------------------------------------------------------------------------
+
+    def queue(self, seat: int, index: int) -> Queue:
+        """See Owner."""
+        return self._outputs.queues[index]
+
+    def notice(self, kind: int, number: int, data: bytes) -> None:
+        """See Owner."""
+        if kind == wire.TAP and self.on_tap is not None:
+            self.on_tap(number, data)
+        if kind != wire.NOTICE:
+            return
+        name, *content = pickle.loads(data)
+        if name == worker.READY:
+            self.members[number - 1].ready = True
+            if self.on_ready is not None:
+                self.on_ready(number)
+        elif name == worker.FAILED:
+            self.failure = self.failure or "node {} cannot be set up: {}".format(*content)
+        elif name == worker.RAISED:
+            self._pass_on(number, *content)
+        elif name == worker.CALLED and self.on_calls is not None:
+            self.on_calls(content[0])
+
+    def _pass_on(self, process: int, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any) -> None:
+        """A transaction was ended by a node: everybody else hears of it, once."""
+        if trans_id in self._raised:
+            return
+        self._raised.add(trans_id)
+        message = Message(trans_id=trans_id)
+        if envelope:
+            message.start_time, message.end_time, message.flags, message.user_data = envelope
+        self._outputs.raised(trans_id, message)
+        record = wire.plain_record(wire.NOTICE, pickle.dumps((worker.RAISED, seat, trans_id, code, context_id)))
+        for member in self.members:
+            if member.number != process:
+                self.endpoint.tell(member.number, record)
+        self.endpoint.flush()
+
+    # ---- starting ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all workers and wait until their functions are loaded; DfException if one cannot be."""
+        try:
+            for member in self.members:
+                self._spawn(member, {})
+            self._watch.start()
+            while not all(member.ready for member in self.members) and not self.failure:
+                self.endpoint.wait(None, self.alarm)
+                self.quiet()
+                self.endpoint.read()
+        except OSError as problem:
+            self.failure = f"a process could not be started: {problem}"
+        except BaseException:
+            self.close()
+            raise
+        if self.failure:
+            self.close()
+            raise DfException(f"The graph {self.plan.name} cannot be deployed: {self.failure}", codes.FAILED)
+
+    def _spawn(self, member: Member, poison: dict[int, dict[int, int]]) -> None:
+        ours, theirs = socket.socketpair()
+        self._arenas += 1
+        needed = (self._arenas + 1) * ARENA_SIZE
+        if os.fstat(self._segment).st_size < needed:
+            os.ftruncate(self._segment, needed)
+        peers = sorted(self.layout.peers(member.number))
+        spec = self._spec(member, poison, peers)
+        with tempfile.TemporaryFile() as content:
+            pickle.dump({"plan": self._part(member.number), "layout": self.layout}, content)
+            content.flush()
+            content.seek(0)
+            pipes = [self._pipes[member.number][0], *(self._pipes[peer][1] for peer in peers)]
+            descriptors = [theirs.fileno(), content.fileno(), *_standard(), self._segment, *pipes]
+            member.ready = False
+            member.pid = zygote().start(spec, descriptors)
+        theirs.close()
+        if member.life is not None:
+            member.life.close()
+        member.life = ours
+
+    def _spec(self, member: Member, poison: dict[int, dict[int, int]], peers: list[int]) -> dict[str, Any]:
+        return {
+            "process": member.number,
+            "epoch": member.epoch,
+            "epochs": {other.number: other.epoch for other in self.members},
+            "peers": peers,
+            "arena": self._arenas,
+            "poison": poison,
+            "strict": self.settings.strict,
+            "watched": self.settings.timeline,
+            "memory_limit": self.settings.memory_limit,
+            "work_path": os.getcwd(),
+            "directory": os.getcwd(),
+            "environment": self._environment(member),
+            "path": [os.getcwd() if each == "" else each for each in sys.path],
+            "argv0": sys.argv[0] if sys.argv else "",
+        }
+
+    def _environment(self, member: Member) -> dict[str, str]:
+        environment = config.whole_environment()
+        for seat in self.layout.seats_of(member.number):
+            node = self.plan.nodes[seat.node]
+            if node.visible_device:
+                environment["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
+        return environment
+
+    def _part(self, process: int) -> Plan:
+        """The plan without the code of nodes that run elsewhere."""
+        mine = {seat.node for seat in self.layout.seats_of(process)}
+        nodes = [node if index in mine else replace(node, body=_NOTHING) for index, node in enumerate(self.plan.nodes)]
+        return replace(self.plan, nodes=tuple(nodes))
+
+    def allocate(self, nbytes: int, align: int) -> Lease:
+        """Memory that can be fed without a copy."""
+        return self._atlas.own.allocate(nbytes)
+
+    # ---- watching ----------------------------------------------------------------------------------------------------
+
+    def quiet(self) -> None:
+        """The alarm was heard."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.alarm, 4096)
+
+    def ring(self) -> None:
+        """Wake whoever waits for results."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._alarm, b"!")
+        self._tell()
+
+    def unblock(self) -> None:
+        """A pipe is full: the watching thread writes on when there is room."""
+        self._stuck = True
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._caller, b"!")
+
+    def _supervise(self) -> None:
+        while not self._closing:
+            poll = select.poll()
+            poll.register(self._call, select.POLLIN)
+            lives = {}
+            for member in self.members:
+                if member.life is not None:
+                    lives[member.life.fileno()] = member
+                    poll.register(member.life.fileno(), select.POLLIN)
+            if self._stuck:
+                for descriptor in self.endpoint.stuck():
+                    poll.register(descriptor, select.POLLOUT)
+            for descriptor, _ in poll.poll():
+                if descriptor == self._call:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._call, 4096)
+                elif descriptor in lives:
+                    self._died(lives[descriptor])
+            if self._stuck and not self._closing:
+                self._stuck = not self.endpoint.flush()
+
+    def _died(self, member: Member) -> None:
+        assert member.life is not None
+        member.life.close()
+        member.life = None
+        if self._closing:
+            return
+        code = zygote().exit_code(member.pid)
+        names = ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(member.number))
+        text = f"the process {member.pid} of node {names} ended {_how(code)}"
+        if not member.ready or not self._may_restart(member):
+            self.failure = self.failure or text
+            self.ring()
+            return
+        log.error("%s; it is started again", text)
+        try:
+            with self.endpoint.lock:
+                poison = self._poison(member)
+                floors = self._floors(member)
+                _drain(self._pipes[member.number][0])
+                member.epoch += 1
+                self._spawn(member, poison)
+                self._announce(member, floors)
+        except OSError as problem:
+            self.failure = f"{text}, and could not be started again: {problem}"
+            self.ring()  # not under the lock: who is told looks at once
+
+    def _may_restart(self, member: Member) -> bool:
+        now = time.monotonic()
+        member.deaths = [each for each in member.deaths if now - each < _RESTART_WINDOW]
+        member.deaths.append(now)
+        return self.settings.on_death == "restart" and len(member.deaths) <= self.settings.restarts
+
+    def _poison(self, member: Member) -> dict[int, dict[int, int]]:
+        """Per seat: the function and transaction that were being worked on."""
+        found = {}
+        for seat in self.layout.seats_of(member.number):
+            row = self.rows[seat.number].read()
+            if row["state"] == cells.CALLING and row["trans_id"]:
+                found[seat.number] = {row["function"]: row["trans_id"]}
+        return found
+
+    def _floors(self, member: Member) -> dict[int, int]:
+        """How far its former life had finished each of its channels."""
+        marks = self.layout.marks(self._window.buffer)
+        numbers = [channel.number for channel in self.layout.channels if channel.target == member.number]
+        return {number: marks[WORDS * number + 1] for number in numbers}
+
+    def _announce(self, member: Member, floors: dict[int, int]) -> None:
+        """Everybody who sends to it sends again what was not finished."""
+        self.endpoint.restarted(member.number, member.epoch, floors)
+        notice = (worker.RESTARTED, member.number, member.epoch, floors)
+        record = wire.plain_record(wire.NOTICE, pickle.dumps(notice))
+        for peer in self.layout.peers(member.number) - {APPLICATION}:
+            self.endpoint.tell(peer, record)
+        if not self.endpoint.flush():
+            self._stuck = True
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ask all workers to end, then see to it."""
+        self._closing = True
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._caller, b"!")
+        if self._watch.is_alive() and threading.current_thread() is not self._watch:
+            self._watch.join()
+        for member in self.members:
+            if member.life is not None:
+                self.endpoint.tell(member.number, wire.plain_record(wire.STOP))
+        self.endpoint.flush()
+        left = self._wait_for_end(_GRACE)
+        for member in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member.pid, signal.SIGKILL)
+        self._wait_for_end(_GRACE)
+        for pair in (*self._pipes, (self.alarm, self._alarm), (self._call, self._caller)):
+            for descriptor in pair:
+                os.close(descriptor)
+        os.close(self._segment)
+        self._pipes = []
+        final = bytearray(self._window.buffer[: cells.ROW * len(self.rows)])
+        self.rows = [Cells(final, seat.number) for seat in self.layout.seats]
+        self.endpoint.close()
+        self._window.close()
+
+    def _wait_for_end(self, seconds: float) -> list[Member]:
+        """Members that are still there after so long; the inbox is emptied meanwhile, so that nobody waits to write."""
+        until = time.monotonic() + seconds
+        while True:
+            left = [member for member in self.members if member.life is not None]
+            rest = until - time.monotonic()
+            if not left or rest <= 0:
+                return left
+            poll = select.poll()
+            lives = {member.life.fileno(): member for member in left if member.life is not None}
+            for descriptor in lives:
+                poll.register(descriptor, select.POLLIN)
+            poll.register(self.endpoint.inbox, select.POLLIN)
+            for descriptor, _ in poll.poll(rest * 1000):
+                if descriptor in lives:
+                    life = lives[descriptor].life
+                    assert life is not None
+                    life.close()
+                    lives[descriptor].life = None
+                else:
+                    self.endpoint.read()
+            self.endpoint.flush()
+
+    def marks(self) -> memoryview | None:
+        """The words of all channels; None once there are none any more. Whoever looks at them lets go soon."""
+        return None if not self._pipes else self.layout.marks(self._window.buffer)
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """One row for each node instance."""
+        rows = []
+        for seat, row in zip(self.layout.seats, self.rows, strict=True):
+            node = self.plan.nodes[seat.node]
+            rows.append({"node": node.name, "instance": seat.instance, **row.read()})
+        return rows
+
+
+def _pipe() -> tuple[int, int]:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # more than this user may have: the usual size does
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+    return read, write
+
+
+def _drain(descriptor: int) -> None:
+    """Empty a pipe, up to a boundary between records: they are written whole."""
+    with contextlib.suppress(BlockingIOError):
+        while os.read(descriptor, 1 << 16):
+            pass
+
+
+def _standard() -> list[int]:
+    """stdout and stderr as descriptors that exist."""
+    found = []
+    for number in (1, 2):
+        try:
+            os.fstat(number)
+            found.append(number)
+        except OSError:
+            found.append(os.open(os.devnull, os.O_WRONLY))
+    return found
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "unexpectedly"
+    if code < 0:
+        return f"by signal {signal.Signals(-code).name}"
+    return f"with exit code {code}"

@@ -1,0 +1,215 @@
+"""A running graph as the application sees it: feed, fetch, close."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from softnpu.flow import codes, log, tensor
+from softnpu.flow.engines.embedded.crew import Crew
+from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.message import Message
+from softnpu.flow.plan import Plan
+from softnpu.flow.rules.transactions import Ids
+
+Result = TypeVar("Result")
+_LEAVE_SECONDS = 1.0
+_LOOK_SECONDS = 0.02
+_SHORTEST = 0.0005
+
+
+class Session:
+    """Whoever waits reads the inbox for all: no thread stands between a worker and the call that wants its result."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._outputs = Outputs(plan, self._taken)
+        self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
+        self._feeding = threading.Lock()
+        self._pumping = threading.Lock()
+        self._news = threading.Condition()
+        self._followers = 0
+        self._closed = False
+        self._pid = os.getpid()
+        self.crew = Crew(plan, self._outputs, self._tell)
+        self._endpoint = self.crew.endpoint
+        self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
+        self.crew.start()
+        tensor.set_provider(self.crew.allocate)
+
+    def _taken(self, message: Message) -> None:
+        self._endpoint.taken(message)
+        self._endpoint.finished(message.ticket)
+
+    # ---- feed --------------------------------------------------------------------------------------------------------
+
+    def feed(self, index: int, message: Message, timeout: float | None) -> int:
+        """One message into one input."""
+        return self.feed_many([(index, message)], timeout)
+
+    def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
+        """Messages into several inputs, all or none. Who waits for room keeps nobody from feeding other inputs."""
+        until = None if timeout is None else time.monotonic() + timeout
+        code = self._wait(lambda: self._try_feed(items), until)
+        return codes.QUEUE_FULL if code is None else code
+
+    def _try_feed(self, items: list[tuple[int, Message]]) -> int | None:
+        endpoint = self._endpoint
+        with self._feeding:
+            if self._closed or self.crew.failure:
+                return self._over()
+            for index, _ in items:
+                if not endpoint.room(self._routes[index]):
+                    endpoint.ask(self._routes[index])
+                    return None
+            return self._feed_now(items)
+
+    def _feed_now(self, items: list[tuple[int, Message]]) -> int:
+        proposed = []
+        for index, message in items:
+            code, trans_id = self._ids.propose(index, message.trans_id)
+            if code:
+                return code
+            proposed.append(trans_id)
+        for (index, message), trans_id in zip(items, proposed, strict=True):
+            message.user_trans = bool(message.trans_id) and self._ids.keeps
+            message.trans_id = trans_id
+            self._ids.commit(index, trans_id)
+            self._endpoint.emit(self._routes[index], message)
+        if not self._endpoint.flush():
+            self.crew.unblock()
+        return codes.SUCCESS
+
+    # ---- fetch -------------------------------------------------------------------------------------------------------
+
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
+        """One result of each of these outputs."""
+        code = self._outputs.check(indexes, align)
+        if code:
+            return [], None, code
+        until = None if timeout is None else time.monotonic() + timeout
+        found = self._wait(lambda: self._ready(indexes, align), until, lambda: self._outputs.deadline(indexes))
+        return found if found is not None else ([], None, codes.QUEUE_EMPTY)
+
+    def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
+        with self._endpoint.lock:
+            found = self._outputs.ready(indexes, align)
+        if found is None and (self._closed or self.crew.failure):
+            return [], None, self._over()
+        return found
+
+    def _over(self) -> int:
+        if self.crew.failure:
+            log.error("The graph has ended: %s", self.crew.failure)
+        return codes.FAILED
+
+    # ---- waiting -----------------------------------------------------------------------------------------------------
+
+    def _wait(
+        self,
+        ready: Callable[[], Result | None],
+        until: float | None,
+        deadline: Callable[[], float | None] | None = None,
+    ) -> Result | None:
+        """What `ready` gives as soon as it gives anything; None when the time is up."""
+        while True:
+            found = ready()
+            if found is not None:
+                return found
+            if self._pumping.acquire(blocking=False):
+                try:
+                    late = not self._pump(until, deadline)
+                finally:
+                    self._pumping.release()
+                    self._tell()
+                if late:
+                    return ready()
+            else:
+                with self._news:
+                    self._followers += 1  # before the look: what comes after it is told
+                    try:
+                        found = ready()
+                        rest = _left(until, deadline)
+                        if found is not None or (rest is not None and rest <= 0):
+                            return found
+                        if self._pumping.locked():  # else nobody reads any more: it is our turn
+                            self._news.wait(rest)
+                    finally:
+                        self._followers -= 1
+
+    def _pump(self, until: float | None, deadline: Callable[[], float | None] | None) -> bool:
+        """Read what came, or sleep until something does; False when the time is up."""
+        endpoint = self._endpoint
+        if endpoint.read():
+            return True
+        endpoint.answer()
+        endpoint.flush()
+        rest = _left(until, deadline)
+        if rest is not None and rest <= 0:
+            return False
+        endpoint.wait(rest, self.crew.alarm)
+        self.crew.quiet()
+        endpoint.read()
+        return True
+
+    def _tell(self) -> None:
+        if self._followers:
+            with self._news:
+                self._news.notify_all()
+
+    def look(self) -> None:
+        """Take in what came, without waiting; for those who watch."""
+        if not self._closed and self._pumping.acquire(blocking=False):
+            try:
+                while self._endpoint.read():
+                    pass
+                self._endpoint.flush()
+            finally:
+                self._pumping.release()
+                self._tell()
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop all workers; arrays that were fetched stay valid."""
+        if self._closed or os.getpid() != self._pid:  # a fork of the application must not end the workers
+            return
+        self._closed = True
+        tensor.set_provider(None)
+        held = [lock for lock in (self._pumping, self._feeding) if self._gain(lock)]
+        try:
+            self.crew.close()
+        finally:
+            for lock in held:
+                lock.release()
+        with self._news:
+            self._news.notify_all()
+
+    def _gain(self, lock: threading.Lock) -> bool:
+        """Let whoever waits or feeds leave before the pipes close; not for ever: this may be a signal handler inside one."""
+        until = time.monotonic() + _LEAVE_SECONDS
+        self.crew.ring()
+        while not lock.acquire(timeout=_LOOK_SECONDS):
+            if time.monotonic() > until:
+                return False
+            self.crew.ring()
+        return True
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """One row for each node instance."""
+        return self.crew.statistics()
+
+
+def _left(until: float | None, deadline: Callable[[], float | None] | None) -> float | None:
+    """How long to sleep at most: until the time is up (then nothing is left), or a group of results is given up."""
+    now = time.monotonic()
+    rest = None if until is None else until - now
+    if rest is not None and rest <= 0:
+        return 0.0
+    due = deadline() if deadline is not None else None
+    if due is not None and (rest is None or due - now < rest):
+        return max(due - now, _SHORTEST)
+    return rest

@@ -1,0 +1,317 @@
+"""The process of one node instance, or of all nodes of one device."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import resource
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from softnpu.base import config
+from softnpu.flow import cells, log, running, tensor, wire
+from softnpu.flow.cells import Cells
+from softnpu.flow.endpoint import Endpoint, Queue
+from softnpu.flow.layout import APPLICATION, Layout
+from softnpu.flow.memory import Atlas
+from softnpu.flow.message import Message
+from softnpu.flow.plan import Plan
+from softnpu.flow.runner import Runner, place_of
+from softnpu.runtime.segment import Window
+
+READY, FAILED, RAISED, RESTARTED, CALLED, TAP = "ready", "failed", "raised", "restarted", "called", "tap"
+_CALLS_PER_ROUND = 64
+_ROUND_NANOSECONDS = 500_000
+_CALLS_PER_REPORT = 32
+_ROUNDS = 4
+_IDLE_SECONDS = 2.0
+_OOM_SCORE = "500"
+_MOST_TEXT = 2000  # a notice is one record
+
+
+class Worker:
+    """Reads the inbox, calls the functions, sends their results; one thread unless a function is a stream's."""
+
+    def __init__(self, spec: dict[str, Any], descriptors: list[int]) -> None:
+        self.process: int = spec["process"]
+        self.layout: Layout = spec["layout"]
+        self.plan: Plan = spec["plan"]
+        segment, inbox, *outboxes = descriptors
+        self._atlas = Atlas(segment, spec["arena"])
+        self._atlas.late = []
+        self._room = threading.Condition()
+        self._ending = False
+        self._threads = False  # of stream functions
+        self._watched: list[tuple[int, int, int, int, int, int]] = []
+        seats = self.layout.seats_of(self.process)
+        window = Window(segment, 0, self.layout.board())
+        self._runners: dict[int, Runner] = {}
+        for seat in seats:
+            node = self.plan.nodes[seat.node]
+            place = place_of(self.plan, node, seat.instance, spec["work_path"])
+            runner = Runner(self.plan, node, seat.number, place, Cells(window.buffer, seat.number), self)
+            runner.strict = spec["strict"]
+            runner.watched = spec["watched"]
+            runner.poison = spec["poison"].get(seat.number, {})
+            runner.words[cells.PID] = os.getpid()
+            runner.words[cells.LIFE] = spec["epoch"]
+            self._runners[seat.number] = runner
+        self._routes = {
+            seat.number: [
+                self.layout.routes[(seat.number, each)] for each in range(self.plan.nodes[seat.node].output_num)
+            ]
+            for seat in seats
+        }
+        peers = dict(zip(spec["peers"], outboxes, strict=True))
+        marks = self.layout.marks(window.buffer)
+        self.endpoint = Endpoint(self.process, self.layout, self._atlas, marks, (inbox, peers), self, spec["epoch"])
+        self.endpoint.know(spec["epochs"])
+        tensor.set_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
+
+    # ---- what the endpoint wants -------------------------------------------------------------------------------------
+
+    def queue(self, seat: int, index: int) -> Queue:
+        """See Owner."""
+        return self._runners[seat].inputs[index]
+
+    def notice(self, kind: int, number: int, data: bytes) -> None:
+        """See Owner."""
+        if kind == wire.STOP:
+            self._ending = True
+        elif kind == wire.NOTICE:
+            name, *rest = pickle.loads(data)
+            if name == RAISED:
+                self._raised(*rest)
+            elif name == RESTARTED:
+                self.endpoint.restarted(*rest)
+            elif name == TAP:
+                from softnpu.flow.watch.tapping import arm
+
+                arm(self, *rest)
+
+    def _raised(self, seat: int, trans_id: int, code: int, context_id: int) -> None:
+        for number, runner in self._runners.items():
+            if number != seat:
+                runner.raised(trans_id, code, context_id)
+
+    def report(self, *content: Any) -> None:
+        """Tell the application something rare."""
+        self.endpoint.tell(APPLICATION, wire.plain_record(wire.NOTICE, pickle.dumps(content), number=self.process))
+
+    # ---- what the runners want ---------------------------------------------------------------------------------------
+
+    def emit(self, seat: int, output: int, message: Message) -> None:
+        """See Host."""
+        groups = self._routes[seat][output]
+        if groups:
+            self.endpoint.emit(groups, message)
+
+    def held_up(self, seat: int) -> bool:
+        """See Host."""
+        endpoint = self.endpoint
+        if not endpoint.waiting and len(self._runners) == 1:
+            return False
+        return any(endpoint.held_up(groups) for groups in self._routes[seat])
+
+    def taken(self, message: Message) -> None:
+        """See Host."""
+        with self.endpoint.lock:
+            self.endpoint.taken(message)
+
+    def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
+        """See Host."""
+        head = envelope or Message()
+        times = (head.start_time, head.end_time, head.flags, head.user_data)
+        self.report(RAISED, seat, trans_id, code, context_id, *times)
+        self._raised(seat, trans_id, code, context_id)
+
+    def progressed(self) -> None:
+        """See Host."""
+        with self.endpoint.lock:
+            self.endpoint.answer()
+            self._flush()
+
+    def wait_for_room(self, seat: int, until: float | None) -> None:
+        """See Host."""
+        with self._room:
+            while not self._ending and self.held_up(seat):
+                rest = None if until is None else until - time.monotonic()
+                if rest is not None and rest <= 0:
+                    return
+                self._room.wait(rest)
+
+    def called(self, seat: int, function: int, trans_id: int, began: int, ended: int, code: int) -> None:
+        """See Host."""
+        self._watched.append((seat, function, trans_id, began, ended, code))
+
+    # ---- the loop ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> bool:
+        """Load the user's code; False when it would not."""
+        for runner in self._runners.values():
+            running.become(runner.place)
+            try:
+                runner.start()
+            except BaseException:
+                text = traceback.format_exc()
+                log.error("node %s cannot be set up: %s", runner.place.node, text)
+                self.report(FAILED, runner.place.node, text[-_MOST_TEXT:])
+                self.endpoint.flush()
+                return False
+        self.report(READY, self.process)
+        self.endpoint.flush()
+        for runner in self._runners.values():
+            self._threads = self._threads or bool(runner.threads)
+            runner.enter_streams()
+        return True
+
+    def run(self) -> None:
+        """Until the application says stop."""
+        rounds = 0
+        active = False
+        while not self._ending:
+            came = self.endpoint.read()
+            if self._work():
+                active = True
+                rounds += 1
+                if rounds == _ROUNDS:
+                    rounds = 0
+                    self._flush()
+            elif not came and not self._is_over():
+                rounds = 0
+                self.endpoint.answer()
+                clear = self._flush()
+                active = self._sleep(active and clear)
+
+    def _sleep(self, active: bool) -> bool:
+        """Until something comes; after a while of nothing give memory back. Whether that is still to be done."""
+        timeout = self._sleep_at_most()
+        if timeout is None and active:
+            timeout = _IDLE_SECONDS
+        if self.endpoint.wait(timeout) or timeout != _IDLE_SECONDS:
+            return active
+        self._atlas.own.trim()
+        return False
+
+    def _is_over(self) -> bool:
+        return self._ending
+
+    def _sleep_at_most(self) -> float | None:
+        deadlines = [each for each in (runner.deadline() for runner in self._runners.values()) if each is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _work(self) -> bool:
+        """Call what is ready, for a while; whether there was anything."""
+        runners = self._runners.values()
+        since = time.perf_counter_ns()
+        calls = 0
+        for runner in runners:
+            if runner.ticking:
+                runner.tick()
+        working = True
+        while working and not self._ending:
+            working = False
+            for runner in runners:
+                if runner.step():
+                    calls += 1
+                    working = True
+            if calls >= _CALLS_PER_ROUND or time.perf_counter_ns() - since > _ROUND_NANOSECONDS:
+                self._flush()
+                break
+        return bool(calls)
+
+    def _flush(self) -> bool:
+        """Send what is made; then the messages it was made from are finished."""
+        endpoint = self.endpoint
+        if self._watched and (self._ending or len(self._watched) >= _CALLS_PER_REPORT):
+            self._report_calls()
+        clear = endpoint.flush()
+        if clear and not endpoint.waiting:
+            with endpoint.lock:
+                for runner in self._runners.values():
+                    if runner.finished:
+                        done, runner.finished = runner.finished, []
+                        for ticket in done:
+                            endpoint.finished(ticket)
+                self._atlas.settle()
+        if len(self._runners) > 1:  # queues between them are no channels
+            for runner in self._runners.values():
+                runner.words[cells.BACKLOG] = runner.backlog()
+        if self._threads:
+            with self._room:
+                self._room.notify_all()
+        return clear
+
+    def _report_calls(self) -> None:
+        events, self._watched = self._watched, []
+        for first in range(0, len(events), _CALLS_PER_REPORT):
+            self.report(CALLED, events[first : first + _CALLS_PER_REPORT])
+
+    def end(self) -> None:
+        """Let go of the user's code."""
+        for runner in self._runners.values():
+            runner.end()
+            runner.words[cells.STATE] = cells.ENDED
+        for runner in self._runners.values():
+            try:
+                runner.body.close()
+            except Exception:
+                log.error("node %s, at its end: %s", runner.place.node, traceback.format_exc())
+        self._flush()
+
+
+def _watch_application(life: int) -> None:
+    """End with the application, even in the middle of a call that never returns."""
+    with contextlib.suppress(OSError):
+        os.read(life, 1)
+    os._exit(0)
+
+
+def _settle(spec: dict[str, Any], standard: list[int]) -> None:
+    """Become a process of the application: its directory, environment, outputs and paths."""
+    for target, source in zip((1, 2), standard, strict=True):
+        os.dup2(source, target)
+        os.close(source)
+    config.take_environment(spec["environment"])
+    sys.path[:] = spec["path"]
+    sys.argv = [spec["argv0"]]
+    with contextlib.suppress(OSError):  # a directory that is gone by now
+        os.chdir(spec["directory"])
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(_OOM_SCORE)  # only a wish: if memory runs out, it shall be this process that ends
+    if hasattr(os, "SCHED_BATCH"):
+        with contextlib.suppress(OSError):  # a sleeper that is woken lets the waker go on: it has more to hand over
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    if spec["memory_limit"]:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        limit = spec["memory_limit"] if hard == resource.RLIM_INFINITY else min(spec["memory_limit"], hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def main(spec: dict[str, Any], descriptors: list[int]) -> None:
+    """The life of a worker."""
+    life, content, out, err, *rest = descriptors
+    _settle(spec, [out, err])
+    threading.Thread(target=_watch_application, args=(life,), daemon=True, name="life").start()
+    with open(content, "rb") as file:
+        spec.update(pickle.load(file))
+    code = 1
+    try:
+        worker = Worker(spec, rest)
+        if worker.start():
+            worker.run()
+            worker.end()
+            code = 0
+    except BaseException:
+        log.error("The worker of DataFlow ends: %s", traceback.format_exc())
+    finally:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)

@@ -1,0 +1,210 @@
+"""A small process that makes the workers: it has imported what every worker needs, so that a new one is a fork away.
+
+It holds no state of the application and runs no thread. When the application is gone, however it ended, it kills all
+workers and ends. Messages in both directions are pickled tuples behind their length; descriptors come with them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_LENGTH = 8
+_MOST_DESCRIPTORS = 250
+_LOOK_SECONDS = 1.0
+
+
+def _send(sock: socket.socket, message: Any, descriptors: list[int] | None = None) -> None:
+    data = pickle.dumps(message)
+    socket.send_fds(sock, [len(data).to_bytes(_LENGTH, "little")], descriptors or [])
+    sock.sendall(data)
+
+
+def _receive(sock: socket.socket) -> tuple[Any, list[int]] | None:
+    """A message and its descriptors; None when the other side is gone."""
+    try:
+        head, descriptors, _, _ = socket.recv_fds(sock, _LENGTH, _MOST_DESCRIPTORS)
+    except ConnectionError:
+        return None
+    while len(head) < _LENGTH:
+        more = sock.recv(_LENGTH - len(head))
+        if not more:
+            return None
+        head += more
+    rest = int.from_bytes(head, "little")
+    parts = []
+    while rest:
+        part = sock.recv(min(rest, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        rest -= len(part)
+    return pickle.loads(b"".join(parts)), list(descriptors)
+
+
+# ---- the zygote itself ---------------------------------------------------------------------------------------------------
+
+
+def main(descriptor: int) -> None:
+    """Fork a worker for every request until the application is gone."""
+    import gc
+
+    from softnpu.flow.engines.embedded import worker
+
+    parent = os.getppid()
+    sock = socket.socket(fileno=descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children: set[int] = set()
+    gc.collect()
+    gc.freeze()
+    while True:
+        readable, _, _ = select.select([descriptor, wake], [], [], _LOOK_SECONDS)
+        if os.getppid() != parent:  # gone, although a fork of it may still hold the socket
+            _end(children)
+        if wake in readable:
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 4096)
+            _reap(children, sock)
+        if descriptor in readable and not _serve(sock, children, (wake, waker), worker.main):
+            _end(children)
+
+
+def _serve(sock: socket.socket, children: set[int], own: tuple[int, int], run: Callable[..., None]) -> bool:
+    received = _receive(sock)
+    if received is None:
+        return False
+    spec, descriptors = received
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for each in (sock.detach(), *own):
+            os.close(each)
+        try:
+            run(spec, descriptors)
+        finally:
+            os._exit(70)
+    children.add(pid)
+    for each in descriptors:
+        os.close(each)
+    _send(sock, ("started", pid))
+    return True
+
+
+def _reap(children: set[int], sock: socket.socket) -> None:
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        children.discard(pid)
+        with contextlib.suppress(OSError):  # the application is gone: noticed by the next read
+            _send(sock, ("ended", pid, os.waitstatus_to_exitcode(status)))
+
+
+def _end(children: set[int]) -> None:
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+# ---- the application's end of it -----------------------------------------------------------------------------------------
+
+
+class Zygote:
+    """Starts workers for all sessions of this process."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = (
+            "import sys; sys.path[:] = "
+            f"{sys.path!r}; from softnpu.flow.engines.embedded.zygote import main; main({theirs.fileno()})"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd="/"
+        )
+        theirs.close()
+        self._sock = ours
+        self._lock = threading.Lock()
+        self._started: list[int] = []
+        self._codes: dict[int, int] = {}
+
+    def alive(self) -> bool:
+        """Whether it can still start workers."""
+        return self.process.poll() is None
+
+    def start(self, spec: dict[str, Any], descriptors: list[int]) -> int:
+        """Fork a worker; its process id. OSError if the zygote is gone."""
+        with self._lock:
+            _send(self._sock, spec, descriptors)
+            while not self._started:
+                self._take(_receive(self._sock))
+            return self._started.pop()
+
+    def _take(self, received: tuple[Any, list[int]] | None) -> None:
+        if received is None:
+            raise ConnectionResetError("The process that starts the workers of DataFlow is gone.")
+        message, _ = received
+        if message[0] == "started":
+            self._started.append(message[1])
+        else:
+            self._codes[message[1]] = message[2]
+
+    def exit_code(self, pid: int, timeout: float = 0.2) -> int | None:
+        """How a worker ended, as subprocess has it; None if it cannot be known."""
+        with self._lock, contextlib.suppress(OSError):
+            while pid not in self._codes:
+                readable, _, _ = select.select([self._sock], [], [], timeout)
+                if not readable:
+                    break
+                self._take(_receive(self._sock))
+        return self._codes.pop(pid, None)
+
+    def close(self) -> None:
+        """End it and all workers."""
+        self._sock.close()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+_current: tuple[int, Zygote] | None = None
+_guard = threading.Lock()
+
+
+def zygote() -> Zygote:
+    """The zygote of this process; a new one if there is none, if it died, or if this process is a fork of another."""
+    global _current
+    with _guard:
+        if _current is None or _current[0] != os.getpid() or not _current[1].alive():
+            if _current is None:
+                atexit.register(_close)
+            elif _current[0] == os.getpid():
+                _current[1].close()
+            _current = os.getpid(), Zygote()
+        return _current[1]
+
+
+def _close() -> None:
+    if _current is not None and _current[0] == os.getpid():
+        _current[1].close()

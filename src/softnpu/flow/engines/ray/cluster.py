@@ -1,0 +1,205 @@
+"""Ray itself: joined where there is a cluster, started and ended where there is none; and places for actors in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from typing import Any
+
+from softnpu.base import config
+from softnpu.flow import codes, log
+from softnpu.flow.errors import DfException
+from softnpu.flow.layout import Layout
+from softnpu.flow.plan import Plan
+
+_MEGABYTE = 1 << 20
+_SMALLEST_STORE = 128 << 20
+_LARGEST_STORE = 2 << 30
+_LEAST_CPU = 0.01  # a bundle has to ask for something
+_GROUP_SECONDS = 60.0
+
+_lock = threading.Lock()
+_sessions = 0  # that use the Ray started here
+
+
+def load() -> Any:
+    """The module; DfException that says how to get it."""
+    try:
+        import ray
+    except ImportError as problem:
+        raise DfException(
+            f"The engine ray needs Ray, which cannot be imported here ({problem}). "
+            'Install it with: pip install "softnpu[ray]"  (or pip install "ray>=2.9"), '
+            'or choose the engine "embedded".',
+            codes.FAILED,
+        ) from problem
+    return ray
+
+
+class Lease:
+    """A session's hold on Ray: the last one to let go of a Ray that was started here ends it."""
+
+    def __init__(self, plan: Plan) -> None:
+        global _sessions
+        self.ray = load()
+        self.local = False
+        with _lock:
+            if not self.ray.is_initialized():
+                self._begin(plan)
+                self.local = True
+            else:
+                self.local = _sessions > 0
+            if self.local:
+                _sessions += 1
+
+    def _begin(self, plan: Plan) -> None:
+        address = config.ray_address(plan.options)
+        quiet = {"logging_level": logging.ERROR, "log_to_driver": True}
+        try:
+            if address:
+                self.ray.init(address=address, **quiet)
+                log.info("joined the Ray cluster at %s", address)
+            else:
+                cpus = max(os.cpu_count() or 1, sum(need.get("CPU", 0) for need in needs(plan)))
+                self.ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    num_cpus=int(cpus),
+                    object_store_memory=_store_size(),
+                    **quiet,
+                )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as problem:
+            where = f"join the Ray cluster at {address}" if address else "start a local Ray"
+            raise DfException(
+                f"Could not {where}: {problem}. Check RAY_ADDRESS and the option softnpu.flow.ray_address.",
+                codes.FAILED,
+            ) from problem
+
+    def release(self) -> None:
+        """The session is over."""
+        global _sessions
+        with _lock:
+            if self.local:
+                self.local = False
+                _sessions -= 1
+                if _sessions == 0:
+                    self.ray.shutdown()
+
+
+def _store_size() -> int:
+    """Ray would take a third of all memory; a few dozen frames are enough, more goes to the disk."""
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"
+    return max(_SMALLEST_STORE, min(_LARGEST_STORE, shutil.disk_usage(folder).free // 4))
+
+
+def needs(plan: Plan) -> list[dict[str, float]]:
+    """What each node instance asks for, in Ray's words."""
+    words = (("num_cpus", "CPU", 1), ("memory", "memory", _MEGABYTE), ("num_npus", "NPU", 1))
+    return [
+        {ray: node.resources[ours] * unit for ours, ray, unit in words if node.resources.get(ours)}
+        for node in plan.nodes
+        for _ in node.instances
+    ]
+
+
+class Places:
+    """Where each actor goes, and what it reserves."""
+
+    def __init__(self, ray: Any, plan: Plan, layout: Layout) -> None:
+        self._ray = ray
+        self._plan = plan
+        self._layout = layout
+        self._group: Any = None
+        nodes = [node for node in ray.nodes() if node.get("Alive")]
+        total: dict[str, float] = ray.cluster_resources()
+        asked = needs(plan)
+        self._asked = {
+            process: _sum([asked[seat.number] for seat in layout.seats_of(process)])
+            for process in range(1, layout.processes)
+        }
+        self._leave_out(total)
+        self._check(nodes)
+        self._servers = sorted({self._server(process) for process in self._asked})
+        if len(self._servers) > 1 and len(nodes) > 1:
+            self._reserve(len(nodes))
+
+    def _server(self, process: int) -> tuple[int, int]:
+        seat = self._layout.seats_of(process)[0]
+        device = self._plan.nodes[seat.node].instances[seat.instance]
+        return device.cluster, device.server
+
+    def _leave_out(self, total: dict[str, float]) -> None:
+        """What this cluster does not keep account of is only a wish."""
+        for name in ("NPU", "memory"):
+            wanted = sum(need.get(name, 0) for need in self._asked.values())
+            if wanted > total.get(name, 0):
+                log.warning(
+                    "the nodes ask for %s %s, the Ray cluster has %s: not reserved", wanted, name, total.get(name, 0)
+                )
+                for need in self._asked.values():
+                    need.pop(name, None)
+
+    def _check(self, nodes: list[dict[str, Any]]) -> None:
+        """Ray would wait for ever for what no machine has."""
+        wanted = sum(need.get("CPU", 0) for need in self._asked.values())
+        has = sum(node["Resources"].get("CPU", 0) for node in nodes)
+        largest = max((node["Resources"].get("CPU", 0) for node in nodes), default=0)
+        most = max((need.get("CPU", 0) for need in self._asked.values()), default=0)
+        if wanted > has or most > largest:
+            raise DfException(
+                f"The nodes of graph {self._plan.name} ask for {wanted} CPUs, the largest for {most}; the Ray cluster has "
+                f"{has}, its largest machine {largest}. Lower num_cpus in resources or add machines.",
+                codes.FAILED,
+            )
+
+    def _reserve(self, machines: int) -> None:
+        """A bundle for each server of the deployment file, on machines of their own where there are enough."""
+        from ray.util.placement_group import placement_group
+
+        bundles = []
+        for server in self._servers:
+            bundle = _sum([need for process, need in self._asked.items() if self._server(process) == server])
+            bundle["CPU"] = max(bundle.get("CPU", 0), _LEAST_CPU)
+            bundles.append(bundle)
+        strategy = "STRICT_SPREAD" if machines >= len(self._servers) else "PACK"
+        if strategy == "PACK":
+            log.warning("%s servers are deployed to, the Ray cluster has %s machines", len(self._servers), machines)
+        self._group = placement_group(bundles, strategy=strategy)
+        try:
+            self._ray.get(self._group.ready(), timeout=_GROUP_SECONDS)
+        except self._ray.exceptions.GetTimeoutError as problem:
+            self.release()
+            raise DfException(
+                f"The Ray cluster gave no place for {bundles} ({strategy}) within {_GROUP_SECONDS:.0f} s.", codes.FAILED
+            ) from problem
+
+    def options(self, process: int) -> dict[str, Any]:
+        """Options of the actor of a process."""
+        need = self._asked[process]
+        found: dict[str, Any] = {"num_cpus": need.get("CPU", 0), "max_restarts": 0, "max_task_retries": 0}
+        if "memory" in need:
+            found["memory"] = need["memory"]
+        if "NPU" in need:
+            found["resources"] = {"NPU": need["NPU"]}
+        if self._group is not None:
+            from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+            found["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=self._servers.index(self._server(process))
+            )
+        return found
+
+    def release(self) -> None:
+        """Give bundles back."""
+        if self._group is not None:
+            from ray.util.placement_group import remove_placement_group
+
+            remove_placement_group(self._group)
+            self._group = None
+
+
+def _sum(needs: list[dict[str, float]]) -> dict[str, float]:
+    names = {name for need in needs for name in need}
+    return {name: sum(need.get(name, 0) for need in needs) for name in names}

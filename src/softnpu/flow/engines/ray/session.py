@@ -1,0 +1,136 @@
+"""A graph on Ray as the application sees it: feed, fetch, close."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from softnpu.flow import codes, log
+from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.engines.ray.crew import Crew
+from softnpu.flow.message import Message
+from softnpu.flow.plan import Plan
+from softnpu.flow.rules.transactions import Ids
+
+Result = TypeVar("Result")
+
+
+class Session:
+    """Results are taken in by the crew's thread; whoever waits sleeps until it has something new."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._outputs = Outputs(plan, self._taken)
+        self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
+        self._feeding = threading.Lock()
+        self._closed = False
+        self.crew = Crew(plan, self._outputs)
+        self._link = self.crew.link
+        self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
+        self.crew.start()
+
+    def _taken(self, message: Message) -> None:
+        self._link.taken(message)
+        self._link.finished(message.ticket)
+
+    # ---- feed --------------------------------------------------------------------------------------------------------
+
+    def feed(self, index: int, message: Message, timeout: float | None) -> int:
+        """One message into one input."""
+        return self.feed_many([(index, message)], timeout)
+
+    def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
+        """Messages into several inputs, all or none."""
+        until = None if timeout is None else time.monotonic() + timeout
+        if not self._feeding.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+            return codes.QUEUE_FULL
+        try:
+            code = self._wait(lambda: self._room(items), until)
+            if code is None:
+                return codes.QUEUE_FULL
+            return code or self._feed_now(items)
+        finally:
+            self._feeding.release()
+
+    def _room(self, items: list[tuple[int, Message]]) -> int | None:
+        if self._closed or self.crew.failure:
+            return self._over()
+        with self._link.lock:
+            return codes.SUCCESS if all(self._link.room(self._routes[index]) for index, _ in items) else None
+
+    def _feed_now(self, items: list[tuple[int, Message]]) -> int:
+        proposed = [self._ids.propose(index, message.trans_id) for index, message in items]
+        wrong = next((code for code, _ in proposed if code), codes.SUCCESS)
+        if wrong:
+            return wrong
+        for (index, message), (_, trans_id) in zip(items, proposed, strict=True):
+            message.user_trans = bool(message.trans_id) and self._ids.keeps
+            message.trans_id = trans_id
+            self._ids.commit(index, trans_id)
+            self._link.emit(self._routes[index], message)
+        self._link.flush()
+        return codes.SUCCESS
+
+    # ---- fetch -------------------------------------------------------------------------------------------------------
+
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
+        """One result of each of these outputs."""
+        code = self._outputs.check(indexes, align)
+        if code:
+            return [], None, code
+        until = None if timeout is None else time.monotonic() + timeout
+        found = self._wait(lambda: self._ready(indexes, align), until, lambda: self._outputs.deadline(indexes))
+        if self._link.urgent:
+            self._link.flush()
+        return found if found is not None else ([], None, codes.QUEUE_EMPTY)
+
+    def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
+        with self._link.lock:
+            found = self._outputs.ready(indexes, align)
+        if found is None and (self._closed or self.crew.failure):
+            return [], None, self._over()
+        return found
+
+    def _over(self) -> int:
+        if self.crew.failure:
+            log.error("The graph has ended: %s", self.crew.failure)
+        return codes.FAILED
+
+    def _wait(
+        self,
+        ready: Callable[[], Result | None],
+        until: float | None,
+        deadline: Callable[[], float | None] | None = None,
+    ) -> Result | None:
+        """What `ready` gives as soon as it gives anything; None when the time is up."""
+        with self.crew.changed:
+            while True:
+                found = ready()
+                if found is not None:
+                    return found
+                now = time.monotonic()
+                rest = None if until is None else until - now
+                if rest is not None and rest <= 0:
+                    return None
+                due = deadline() if deadline is not None else None
+                if due is not None and (rest is None or due - now < rest):
+                    rest = max(due - now, 0.0)
+                self._link.flush()
+                self.crew.changed.wait(rest)
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all actors; arrays that were fetched stay valid."""
+        if self._closed:
+            return
+        self._closed = True
+        self.crew.close()
+        with self.crew.changed:
+            self.crew.changed.notify_all()
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """One row for each node instance."""
+        return self.crew.statistics()

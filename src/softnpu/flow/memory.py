@@ -1,0 +1,217 @@
+"""Payloads in shared memory: each process writes blocks of its own arena, others read them in place.
+
+A block has 64 tokens. Whoever holds some of them may read the block; sending a message on hands tokens over, and
+releasing one is a store of a byte that nobody else writes. A block whose tokens all came back is free again. So no lock
+and no count is shared between processes, and nothing can be left locked by one that was killed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from softnpu.runtime.segment import Window
+
+TOKENS = 64
+_MAX_BLOCKS = 1 << 16
+_TABLE = TOKENS * _MAX_BLOCKS
+ARENA_SIZE = 1 << 36  # addresses, not memory
+_SMALLEST = 4096
+_RETURNED = b"\x01" * TOKENS
+_HELD = bytes(TOKENS)
+_GLANCES = 8
+_LARGE = 1 << 18
+_KEPT_WHEN_IDLE = 32 << 20
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Lease(np.ndarray[Any, np.dtype[np.uint8]]):
+    """The bytes of a block, as long as somebody looks at them; its tokens go back when the last view is gone."""
+
+    home: Any  # the atlas it belongs to: another session cannot pass it on
+    arena: int
+    block: int
+    start: int
+    tokens: memoryview
+    lo = 0
+    hi = 0
+
+    def __del__(self) -> None:
+        if self.hi > self.lo:
+            late = self.home.late
+            if late is None:
+                self.tokens[self.lo : self.hi] = _RETURNED[self.lo : self.hi]
+            else:
+                late.append((self.tokens, self.lo, self.hi))
+            self.hi = self.lo
+
+
+def rounded(nbytes: int) -> int:
+    """The size of the block for so many bytes: four steps between powers of two."""
+    if nbytes <= _SMALLEST:
+        return _SMALLEST
+    step = max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3))
+    return -(-nbytes // step) * step
+
+
+class View:
+    """An arena as another process reads it."""
+
+    def __init__(self, fd: int, number: int, home: Any) -> None:
+        self.number = number
+        self._home = home
+        self._window = Window(fd, number * ARENA_SIZE, ARENA_SIZE)
+        self.bytes = self._window.array
+        self._tokens = memoryview(self._window.buffer)[:_TABLE]
+
+    def close(self) -> None:
+        """Unmap; what was leased stays as long as somebody looks at it."""
+        self.bytes = np.empty(0, np.uint8)
+        self._tokens.release()
+        self._window.close()
+
+    def lease(self, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:
+        """Bytes of a block, with the tokens that came with them."""
+        lease = Lease.__new__(Lease, (nbytes,), np.uint8, self._window.buffer, start)  # on an array views would skip it
+        lease.home = self._home
+        lease.arena = self.number
+        lease.block = block
+        lease.start = start
+        lease.tokens = self._tokens[block * TOKENS : (block + 1) * TOKENS]
+        lease.lo = lo
+        lease.hi = hi
+        return lease
+
+
+class Arena(View):
+    """The arena that this process writes."""
+
+    def __init__(self, fd: int, number: int, home: Any) -> None:
+        super().__init__(fd, number, home)
+        self._lock = threading.Lock()
+        self._lanes: dict[int, deque[tuple[int, int]]] = {}
+        self._grown: dict[int, int] = {}
+        self._blocks = 0
+        self._top = _TABLE
+
+    def take(self, nbytes: int) -> tuple[int, int]:
+        """A free block: its number and where its bytes begin. MemoryError when there is none."""
+        size = rounded(nbytes)
+        with self._lock:
+            lane = self._lanes.get(size)
+            if lane is None:
+                lane = self._lanes[size] = deque()
+                self._grown[size] = 0
+            found = self._first_free(lane) if size >= _LARGE else self._oldest_free(size, lane)
+            if found is not None:
+                self._tokens[found[0] * TOKENS : (found[0] + 1) * TOKENS] = _HELD
+                return found
+            if self._blocks == _MAX_BLOCKS or self._top + size > ARENA_SIZE:
+                raise MemoryError(f"The arena is full: {self._blocks} blocks, {self._top} bytes are still being read.")
+            block, start = self._blocks, self._top
+            self._blocks += 1
+            self._top += size
+            self._grown[size] += 1
+            lane.append((block, start))
+            return block, start
+
+    def _first_free(self, lane: deque[tuple[int, int]]) -> tuple[int, int] | None:
+        """Large blocks: always the first that is free, so that few of them are in use and stay in the caches."""
+        return next((each for each in lane if self._free(each[0])), None)
+
+    def _oldest_free(self, size: int, lane: deque[tuple[int, int]]) -> tuple[int, int] | None:
+        """Small blocks: the one that was given out longest ago is probably free; look at all before growing further."""
+        glances = min(_GLANCES, len(lane))
+        if self._grown[size] * 2 >= len(lane):
+            glances = len(lane)
+            self._grown[size] = 0
+        for _ in range(glances):
+            lane.rotate(-1)
+            if self._free(lane[-1][0]):
+                return lane[-1]
+        return None
+
+    def _free(self, block: int) -> bool:
+        return self._tokens[block * TOKENS : (block + 1) * TOKENS] == _RETURNED
+
+    def allocate(self, nbytes: int) -> Lease:
+        """Writable bytes that can be sent without a copy; all tokens are this process's."""
+        block, start = self.take(max(nbytes, 1))
+        return self.lease(block, start, nbytes, 0, TOKENS)
+
+    def put(self, chunk: Any) -> tuple[int, int, int]:
+        """Copy bytes into a block; returns block, start and length. Its tokens are the caller's to give out."""
+        content = as_bytes(chunk)
+        block, start = self.take(content.nbytes)
+        self.bytes[start : start + content.nbytes] = content
+        return block, start, content.nbytes
+
+    def trim(self) -> None:
+        """Give the memory of free blocks back to the system, but for a little that the next message will want."""
+        kept = 0
+        with self._lock:
+            for size, lane in self._lanes.items():
+                for block, start in lane:
+                    if self._free(block):
+                        kept += size
+                        if kept > _KEPT_WHEN_IDLE:
+                            self._window.give_back(start, size)
+
+    def used(self) -> tuple[int, int]:
+        """Bytes of all blocks, and of those that somebody still reads."""
+        with self._lock:
+            held = sum(size for size, lane in self._lanes.items() for block, _ in lane if not self._free(block))
+        return self._top - _TABLE, held
+
+
+class Atlas:
+    """All arenas of a session by number; those of others are mapped when a message first names them."""
+
+    def __init__(self, fd: int, own: int) -> None:
+        self._fd = fd
+        self.own = Arena(fd, own, self)
+        self._views: dict[int, View] = {own: self.own}
+        self.late: list[tuple[memoryview, int, int]] | None = None  # tokens to be returned when `settle` is called
+
+    def settle(self) -> None:
+        """Return tokens of messages that are finished. Before that their sender may have to send them again."""
+        if self.late:
+            returned, self.late = self.late, []
+            for tokens, lo, hi in returned:
+                tokens[lo:hi] = _RETURNED[lo:hi]
+
+    def lease(self, arena: int, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:
+        """The bytes that a message speaks of."""
+        view = self._views.get(arena)
+        if view is None:
+            view = self._views[arena] = View(self._fd, arena, self)
+        return view.lease(block, start, nbytes, lo, hi)
+
+    def close(self) -> None:
+        """Unmap all arenas."""
+        for view in self._views.values():
+            view.close()
+        self._views.clear()
+
+
+def lease_of(array: Any) -> Lease | None:
+    """The lease that an array looks into, if it does."""
+    while type(array) is np.ndarray:
+        array = array.base
+    return array if type(array) is Lease and array.hi > array.lo else None
+
+
+def as_bytes(chunk: Any) -> Bytes:
+    """The bytes of a buffer or of a contiguous array of any type, without a copy."""
+    if isinstance(chunk, np.ndarray):
+        return chunk.reshape(-1).view(np.uint8)
+    return np.frombuffer(chunk, np.uint8)
+
+
+def nbytes_of(chunk: Any) -> int:
+    """The length of a chunk."""
+    return chunk.nbytes if isinstance(chunk, np.ndarray) else memoryview(chunk).nbytes

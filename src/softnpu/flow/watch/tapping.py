@@ -1,0 +1,88 @@
+"""The producing side of taps: copies of what passes an output go to the application, as many as it has room for."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from softnpu.flow import codec, wire
+from softnpu.flow.endpoint import private
+from softnpu.flow.layout import APPLICATION
+from softnpu.flow.message import Message
+
+ON, MORE, OFF = "on", "more", "off"
+_KIND_AT, _BITS_AT = 4, 5  # in the head of a record
+
+
+class _Tap:
+    """One output of one node instance. What the application has no room for waits here, the newest few of it."""
+
+    def __init__(self, number: int, last: int) -> None:
+        self.number = number
+        self.allowed = last
+        self.waiting: deque[Message] = deque(maxlen=last)
+
+
+class Tapping:
+    """Stands before the `emit` of a worker while there are taps."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._emit = type(worker).emit
+        self._taps: dict[tuple[int, int], _Tap] = {}
+
+    def on(self, number: int, seat: int, output: int, last: int) -> None:
+        """Begin with one output."""
+        self._taps[seat, output] = _Tap(number, last)
+        self._worker.emit = self.emit
+
+    def off(self, number: int) -> None:
+        """End with it; after the last one the worker is as before."""
+        self._taps = {place: tap for place, tap in self._taps.items() if tap.number != number}
+        if not self._taps and "emit" in self._worker.__dict__:
+            del self._worker.emit
+
+    def more(self, number: int, count: int) -> None:
+        """The application has taken some."""
+        for tap in self._taps.values():
+            if tap.number == number:
+                tap.allowed += count
+                self._send(tap)
+
+    def emit(self, seat: int, output: int, message: Message) -> None:
+        """See Host. The copy is made first: afterwards the memory may belong to somebody else."""
+        tap = self._taps.get((seat, output))
+        if tap is not None:
+            with self._worker.endpoint.lock:
+                tap.waiting.append(private(message))
+                self._send(tap)
+        self._emit(self._worker, seat, output, message)
+
+    def _send(self, tap: _Tap) -> None:
+        endpoint = self._worker.endpoint
+        while tap.allowed and tap.waiting:
+            tap.allowed -= 1
+            message = codec.localize(tap.waiting.popleft())
+            endpoint.tell(APPLICATION, _record(endpoint, message, tap.number))
+
+
+def _record(endpoint: Any, message: Message, number: int) -> bytes:
+    """Like a record of data, with its bits where the sequence would be: a tap has no sequence."""
+    parts, _ = endpoint._place(message.payload, 1)
+    record = bytearray(wire.data_record(message, parts[0], len(message.payload.chunks), (0, 0, number, 0), False))
+    record[_KIND_AT], record[wire.HEAD.size] = wire.TAP, record[_BITS_AT]
+    return bytes(record)
+
+
+def read_record(data: bytes, atlas: Any) -> Message:
+    """The message of such a record, without its head."""
+    _, message = wire.read_data(bytes(wire.HEAD.size) + data, 0, data[0], atlas)
+    return message
+
+
+def arm(worker: Any, action: str, *rest: Any) -> None:
+    """What the application asked for."""
+    tapping = worker.__dict__.get("tapping")
+    if tapping is None:
+        tapping = worker.tapping = Tapping(worker)
+    {ON: tapping.on, MORE: tapping.more, OFF: tapping.off}[action](*rest)

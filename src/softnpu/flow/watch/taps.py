@@ -1,0 +1,318 @@
+"""Looking into a running graph: the last messages that passed an output, or an input of the graph."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from softnpu.flow import codec, log, wire
+from softnpu.flow.endpoint import private
+from softnpu.flow.errors import DfException
+from softnpu.flow.layout import Seat
+from softnpu.flow.message import Message
+from softnpu.flow.nodes import FlowData, FlowNode, FlowOutput
+from softnpu.flow.register import msg_type_register
+from softnpu.flow.watch import probe
+from softnpu.flow.watch.sources import EmbeddedSource, InlineSource, Source, source_of
+from softnpu.flow.watch.tapping import MORE, OFF, ON, read_record
+
+if TYPE_CHECKING:
+    from softnpu.flow.graph import FlowGraph
+
+Place = tuple[str, int | None]  # a node (or input of the graph) and which output; None is all of them
+_MOST = 4096
+
+
+class Tapped:
+    """One message that passed. Its value is decoded when somebody looks at it."""
+
+    def __init__(self, place: str, output: int, instance: int, message: Message) -> None:
+        self.place = place
+        self.output = output
+        self.instance = instance
+        self.message = message
+        self._value: Any = None
+        self._decoded = False
+
+    @property
+    def trans_id(self) -> int:
+        """Its transaction."""
+        return self.message.trans_id
+
+    @property
+    def ret_code(self) -> int:
+        """Not 0 if it says that its transaction failed."""
+        return self.message.ret_code
+
+    @property
+    def value(self) -> Any:
+        """What a function at the end of the edge would get; None for a failure and for an empty message."""
+        if not self._decoded:
+            self._value = codec.decode_object(self.message, msg_type_register)
+            self._decoded = True
+        return self._value
+
+    def __repr__(self) -> str:
+        code = f", ret_code={self.ret_code}" if self.ret_code else f", value={self.value!r}"
+        return f"Tapped({self.place}:{self.output}, transaction {self.trans_id}{code})"
+
+
+class Tap:
+    """Keeps the last messages. A callback gets them too, in the thread that feeds, fetches or looks.
+
+    A tap never slows a node down: what a worker makes faster than the application takes it, beyond `last` messages, is
+    not seen here.
+    """
+
+    payloads = True
+
+    def __init__(self, places: list[Place], callback: Callable[[Tapped], None] | None, last: int) -> None:
+        self._places = places
+        self._callback = callback
+        self._last = last
+        self._kept: deque[Tapped] = deque(maxlen=last)
+        self._source: Source | None = None
+        self._wires: list[_Wire] = []
+        self._closed = False
+        self.seen = 0
+
+    # ---- looking -----------------------------------------------------------------------------------------------------
+
+    def messages(self) -> list[Tapped]:
+        """The last messages, oldest first."""
+        if self._source is not None and not self._closed:
+            self._source.look()
+        return list(self._kept)
+
+    def values(self) -> list[Any]:
+        """Their values."""
+        return [each.value for each in self.messages()]
+
+    def __iter__(self) -> Iterator[Tapped]:
+        return iter(self.messages())
+
+    def __len__(self) -> int:
+        return len(self.messages())
+
+    # ---- the graph ---------------------------------------------------------------------------------------------------
+
+    def attach(self, session: Any) -> None:
+        """The graph runs: from now on messages come."""
+        if self._closed:
+            return
+        self._source = source = source_of(session)
+        inputs = {name: index for index, name in enumerate(source.plan.inputs)}
+        if any(name in inputs for name, _ in self._places):
+            probe.listen(session, self)
+        nodes = {node.name: index for index, node in enumerate(source.plan.nodes)}
+        for name, output in self._places:
+            if name not in nodes:
+                continue
+            outputs = range(source.plan.nodes[nodes[name]].output_num) if output is None else (output,)
+            for seat in source.seats:
+                if seat.node == nodes[name]:
+                    self._wires += [_wire(source, self, name, seat, each) for each in outputs]
+
+    def fed(self, items: list[tuple[int, Message]], began: int, ended: int, code: int) -> None:
+        """See Listener."""
+        if code or self._source is None:
+            return
+        names = self._source.plan.inputs
+        wanted = {name for name, _ in self._places}
+        for index, message in items:
+            if names[index] in wanted:
+                self.deliver(Tapped(names[index], 0, 0, message))
+
+    def fetched(self, indexes: list[int], envelope: Message | None, began: int, ended: int, code: int) -> None:
+        """See Listener: of no interest here."""
+
+    def deliver(self, tapped: Tapped) -> None:
+        """A message passed."""
+        self.seen += 1
+        self._kept.append(tapped)
+        if self._callback is not None:
+            try:
+                self._callback(tapped)
+            except Exception as problem:
+                log.error("the callback of a tap on %s: %s: %s", tapped.place, type(problem).__name__, problem)
+
+    def close(self) -> None:
+        """No more; what was kept stays."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._source is not None:
+            probe.ignore(self._source.session, self)
+        for each in self._wires:
+            each.cut()
+
+    def __enter__(self) -> Tap:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Tap({', '.join(name for name, _ in self._places)}: {self.seen} seen, {len(self._kept)} kept)"
+
+
+class _Wire:
+    """From one output of one node instance to a tap."""
+
+    def __init__(self, tap: Tap, name: str, seat: Seat, output: int) -> None:
+        self._tap = tap
+        self._name = name
+        self.seat = seat
+        self.output = output
+
+    def pass_on(self, message: Message) -> None:
+        """To the tap."""
+        self._tap.deliver(Tapped(self._name, self.output, self.seat.instance, message))
+
+    def cut(self) -> None:
+        """The tap is closed."""
+
+
+class _InlineWire(_Wire):
+    """The session's `emit` is wrapped while there are taps."""
+
+    def __init__(self, session: Any, tap: Tap, name: str, seat: Seat, output: int) -> None:
+        super().__init__(tap, name, seat, output)
+        self._session = session
+        wires = session.__dict__.setdefault("_wires", [])
+        wires.append(self)
+        if len(wires) == 1:
+            session.emit = lambda seat, output, message: _emit_inline(session, seat, output, message)
+
+    def cut(self) -> None:
+        """See _Wire."""
+        wires = self._session._wires
+        wires.remove(self)
+        if not wires:
+            del self._session.emit
+
+
+def _emit_inline(session: Any, seat: int, output: int, message: Message) -> None:
+    for each in tuple(session._wires):
+        if (each.seat.number, each.output) == (seat, output):
+            each.pass_on(private(message))
+    type(session).emit(session, seat, output, message)
+
+
+class _EmbeddedWire(_Wire):
+    """A worker sends copies, as many as are allowed; we allow more when half of them have come."""
+
+    def __init__(self, board: _Board, tap: Tap, name: str, seat: Seat, output: int, last: int) -> None:
+        super().__init__(tap, name, seat, output)
+        self._board = board
+        self._last = last
+        self._came = 0
+        self.number = board.add(self)
+        self.arm()
+
+    def arm(self) -> None:
+        """Ask for copies; again when the worker was started anew."""
+        self._came = 0
+        self._board.tell(self.seat.process, ON, self.number, self.seat.number, self.output, self._last)
+
+    def came(self, message: Message) -> None:
+        """A copy."""
+        self._came += 1
+        if 2 * self._came >= self._last:
+            self._board.tell(self.seat.process, MORE, self.number, self._came)
+            self._came = 0
+        self.pass_on(message)
+
+    def cut(self) -> None:
+        """See _Wire."""
+        self._board.remove(self)
+        self._board.tell(self.seat.process, OFF, self.number)
+
+
+class _Board:
+    """All wires of one embedded session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._crew = session.crew
+        self._wires: dict[int, _EmbeddedWire] = {}
+        self._numbers = itertools.count(1)
+        self._crew.on_tap = self._arrived
+        self._crew.on_ready = self._ready
+
+    def add(self, each: _EmbeddedWire) -> int:
+        """The number of a new wire."""
+        number = next(self._numbers)
+        self._wires[number] = each
+        return number
+
+    def remove(self, each: _EmbeddedWire) -> None:
+        """Messages that are still on their way are dropped when they come."""
+        self._wires.pop(each.number, None)
+
+    def tell(self, process: int, *content: Any) -> None:
+        """Say something to a worker."""
+        if self._session._closed:
+            return
+        endpoint = self._crew.endpoint
+        endpoint.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(("tap", *content))))
+        if not endpoint.flush():
+            self._crew.unblock()
+
+    def _arrived(self, number: int, data: bytes) -> None:
+        message = read_record(data, self._crew.endpoint._atlas)
+        each = self._wires.get(number)
+        if each is not None:
+            each.came(message)
+
+    def _ready(self, process: int) -> None:
+        for each in tuple(self._wires.values()):
+            if each.seat.process == process:
+                each.arm()
+
+
+_boards = threading.Lock()
+
+
+def _wire(source: Source, tap: Tap, name: str, seat: Seat, output: int) -> _Wire:
+    if isinstance(source, EmbeddedSource):
+        with _boards:
+            board = source.session.__dict__.get("_board")
+            if board is None:
+                board = source.session._board = _Board(source.session)
+        return _EmbeddedWire(board, tap, name, seat, output, tap._last)
+    if isinstance(source, InlineSource):
+        return _InlineWire(source.session, tap, name, seat, output)
+    if source.seats:
+        raise DfException(f"tap: the engine {source.engine} cannot show messages; use embedded or inline for it.")
+    return _Wire(tap, name, seat, output)  # the stub: nothing ever passes
+
+
+def tap(
+    graph: FlowGraph,
+    target: FlowNode | FlowOutput | FlowData | str,
+    callback: Callable[[Tapped], None] | None = None,
+    last: int = 16,
+) -> Tap:
+    """A tap on an output, on all outputs of a node, or on an input of a graph; before or while it runs."""
+    if not isinstance(last, int) or not 1 <= last <= _MOST:
+        raise DfException(f"tap: last is a number of messages from 1 to {_MOST}, not {last!r}.")
+    made = Tap([_place(graph, target)], callback, last)
+    graph.on_session(made.attach)
+    return made
+
+
+def _place(graph: FlowGraph, target: Any) -> Place:
+    known = {node.name: node.output_num for node in graph.nodes}
+    inputs = {data.name for data in graph._input_datas}
+    output = target.index if isinstance(target, FlowOutput) else None
+    holder = target.node if isinstance(target, FlowOutput) else target
+    name = holder if isinstance(holder, str) else getattr(holder, "name", None)
+    if not isinstance(name, str) or name not in known.keys() | inputs:
+        places = ", ".join([*sorted(known), *sorted(inputs)])
+        raise DfException(f"tap: graph {graph.name} has no {target!r}; it has {places}.")
+    return name, output

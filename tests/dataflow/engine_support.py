@@ -1,0 +1,67 @@
+"""What engines may leave behind when their graphs have ended: nothing."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Callable
+
+from softnpu.flow.engines.embedded import zygote
+
+
+def children(pid: int | str = "self") -> set[int]:
+    found: set[int] = set()
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        found |= {int(each) for each in (task / "children").read_text().split()}
+    return found
+
+
+def _shared_memory() -> set[str]:
+    """Other programs of this machine come and go there; only names of DataFlow count."""
+    return {name for name in os.listdir("/dev/shm") if "flow" in name}
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for each in os.listdir("/proc/self/fd"):
+        try:
+            found[int(each)] = os.readlink(f"/proc/self/fd/{each}")
+        except FileNotFoundError:  # the one of this listing
+            continue
+    return found
+
+
+def eventually(question: Callable[[], bool], seconds: float = 3.0) -> bool:
+    """Whether it becomes true: for what happens after a call that does not wait for it."""
+    until = time.monotonic() + seconds
+    while not question():
+        if time.monotonic() > until:
+            return False
+        threading.Event().wait(0.005)
+    return True
+
+
+class Traces:
+    """What there was at the start."""
+
+    def __init__(self) -> None:
+        zygote._close()
+        self._children = children()
+        self._threads = set(threading.enumerate())
+        self._memory = _shared_memory()
+        self._descriptors = _descriptors()
+
+    def check(self) -> None:
+        """The same again; workers are children of the zygote, which is asked first and then ended."""
+        current = zygote._current
+        if current is not None and current[1].alive():
+            made = current[1].process.pid
+            assert eventually(lambda: not children(made)), f"workers are left: {children(made)}"
+        zygote._close()
+        assert eventually(lambda: children() <= self._children), f"processes are left: {children() - self._children}"
+        assert eventually(lambda: set(threading.enumerate()) <= self._threads), threading.enumerate()
+        assert _shared_memory() <= self._memory
+        left = {key: value for key, value in _descriptors().items() if key not in self._descriptors}
+        assert not left, left
