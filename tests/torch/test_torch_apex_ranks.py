@@ -72,3 +72,89 @@ print([one.double().sum().item() for one in mine])
 def test_combine_ddp_is_one_process_with_both_batches(level: str, fused: bool) -> None:
     first, second = ranks(COMBINED.replace("{fused}", str(fused)).replace("{level}", level))
     assert first == second
+
+
+PARALLEL = """
+import copy
+from apex import amp
+from apex.parallel import DistributedDataParallel, Reducer, convert_syncbn_model, create_syncbn_process_group
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+torch.manual_seed(0)
+plain = network()
+torch.manual_seed(rank)  # the first process's parameters replace the others'
+made = torch.Generator().manual_seed(7)
+x = torch.randn(8, 3, generator=made)
+mine = x.chunk(2)[rank].npu()
+plain(x).square().mean().backward()
+def check(model, wrapped, average):
+    wrapped(mine).square().mean().backward()
+    average()
+    for one, other in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
+model = convert_syncbn_model(network()).npu()
+check(model, DistributedDataParallel(model, delay_allreduce={delay}), lambda: None)
+torch.testing.assert_close(model[1].running_var.cpu(), plain[1].running_var, rtol=1e-4, atol=1e-6)
+torch.manual_seed(rank)
+model = convert_syncbn_model(network()).npu()
+reducer = Reducer(model)
+check(model, model, reducer.reduce)
+alone = create_syncbn_process_group(1)  # each rank by itself
+norm = convert_syncbn_model(torch.nn.BatchNorm1d(3), process_group=alone).npu()
+torch.testing.assert_close(norm(mine).cpu(), torch.nn.BatchNorm1d(3)(mine.cpu()), rtol=1e-4, atol=1e-5)
+grads = [torch.full((2,), rank + 1.0).npu(), torch.full((3,), rank + 1).npu().half()]
+Reducer(grads).reduce()
+print([one.tolist() for one in grads])
+"""
+
+
+@pytest.mark.parametrize("delay", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_modules_of_apex_parallel_are_one_process_with_both_batches(delay: bool) -> None:
+    first, second = ranks(PARALLEL.replace("{delay}", str(delay)))
+    assert first == second == "[[1.5, 1.5], [1.5, 1.5, 1.5]]"
+
+
+O2_DDP = """
+import io
+from apex import amp
+from torch.nn.parallel import DistributedDataParallel
+made = torch.Generator().manual_seed(3)
+batches = [(torch.randn(8, 6, generator=made), torch.randint(0, 3, (8,), generator=made)) for _ in range(12)]
+def prepare():
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).npu()
+    net, optimizer = amp.initialize(net, torch.optim.Adam(net.parameters(), 0.01), opt_level="O2", verbosity=0)
+    return DistributedDataParallel(net, device_ids=[rank]), optimizer
+def train(net, optimizer, steps):
+    losses = []
+    for step in steps:
+        x, target = (one.chunk(2)[rank].npu() for one in batches[step])
+        loss = torch.nn.functional.cross_entropy(net(x), target)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss * (float("inf") if (step, rank) == (2, 1) else 1.0), optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+net, optimizer = prepare()
+train(net, optimizer, range(6))
+file = io.BytesIO()
+torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "amp": amp.state_dict()}, file)
+wanted = train(net, optimizer, range(6, 12))
+last = [one.detach().clone() for one in amp.master_params(optimizer)]
+amp._amp_state.handle.deactivate() if amp._amp_state.handle is not None else None
+net, optimizer = prepare()
+saved = torch.load(io.BytesIO(file.getvalue()), map_location=f"npu:{rank}")
+net.load_state_dict(saved["net"])
+optimizer.load_state_dict(saved["optimizer"])
+amp.load_state_dict(saved["amp"])
+assert train(net, optimizer, range(6, 12)) == wanted
+masters = list(amp.master_params(optimizer))
+assert all(torch.equal(one, other) for one, other in zip(masters, last))
+print(saved["amp"]["loss_scaler0"], [one.double().sum().item() for one in masters])
+"""
+
+
+def test_halves_under_ddp_continue_exactly_after_an_overflow() -> None:
+    first, second = ranks(O2_DDP)
+    assert first == second and first.startswith("{'loss_scale': 32768.0, 'unskipped': 3}"), (first, second)

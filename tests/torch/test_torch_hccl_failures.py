@@ -27,21 +27,43 @@ def test_a_killed_rank_ends_all_of_four() -> None:
     assert all(one.code == 3 and "has ended" in one.output and one.seconds < PATIENCE / 2 for one in others), others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "one", "other"),
-    [
-        ("sizes", "allreduce of 4 Float, SUM", "allreduce of 1004 Float, SUM"),
-        pytest.param("kinds", "broadcast of 16 bytes from rank 0", "allreduce of 4 Float, SUM", marks=pytest.mark.slow),
-        pytest.param("dtypes", "allreduce of 4 Float, SUM", "allreduce of 4 Int, SUM", marks=pytest.mark.slow),
-    ],
+    ("way", "dead"),
+    [("kill_in_a_large_broadcast", 0), ("kill_in_a_transfer", 0), ("kill_in_a_barrier", 1), ("kill_between", 1)],
 )
-def test_collectives_that_differ_are_refused(way: str, one: str, other: str) -> None:
-    both = launch.ranks(PROGRAM, 2, way, str(PATIENCE))
-    for ended in both:
-        assert ended.code == 3 and ended.seconds < PATIENCE / 2, ended
-        assert "collective 1" in ended.output and "ERR02" in ended.output
-    texts = "".join(ended.output for ended in both)
-    assert "does not match" in texts and one in texts and other in texts, texts
+def test_a_rank_killed_at_another_moment(way: str, dead: int) -> None:
+    ended = launch.ranks(PROGRAM, 2, way, str(PATIENCE))
+    assert ended[dead].code == -signal.SIGKILL
+    other = ended[1 - dead]
+    assert other.code == 3 and other.seconds < PATIENCE / 2, other
+    assert "DistBackendError HCCL" in other.output and f"Rank {dead} (process " in other.output, other.output
+    assert ") has ended" in other.output and f"RankID:{1 - dead}) ERR02200" in other.output, other.output
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_does_not_wait_for_its_works() -> None:
+    first, second = launch.ranks(PROGRAM, 2, "leave_with_works_under_way", str(PATIENCE))
+    assert first.code == 3 and "ValueError of the program" in first.output and second.code == 0
+    assert first.seconds < PATIENCE / 2
+
+
+@pytest.mark.slow
+def test_a_device_belongs_to_one_rank_in_chip_mode() -> None:
+    for ended in launch.ranks(PROGRAM, 2, "one_device", str(PATIENCE)):
+        assert ended.code == 0 and "[2.0, 2.0, 2.0, 2.0]" in ended.output, ended
+    for ended in launch.ranks(PROGRAM, 2, "one_device", str(PATIENCE), SOFTNPU_TORCH="chip", SOFTNPU_SOC="Ascend910B"):
+        assert ended.code == 3 and "both use device 0" in ended.output and ended.seconds < PATIENCE / 2, ended
+
+
+@pytest.fixture(scope="module")
+def mismatches() -> dict[str, list[str]]:
+    return launch.checked("mismatches.py", 2)
+
+
+@pytest.mark.parametrize("name", launch.names("mismatches.py"))
+def test_ranks_that_differ_are_told(mismatches: dict[str, list[str]], name: str) -> None:
+    launch.passed(mismatches, name, 2)
 
 
 def test_a_rank_that_does_not_come_is_named_after_the_timeout() -> None:

@@ -14,7 +14,9 @@ namespace softnpu {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with sends that the peer has not asked for when the group ends
+constexpr auto kPatience = std::chrono::seconds(5);  // with what the peers have not asked for when the group ends
+constexpr auto kMoment = std::chrono::milliseconds(25);
+constexpr int kMoments = 20;  // until a process whose connection has closed is seen to end
 
 using WeakGroup = c10::weak_intrusive_ptr<ProcessGroupHCCL>;
 
@@ -108,7 +110,7 @@ at::Tensor flat(const at::Tensor& tensor, at::ScalarType dtype) {
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return flat(tensor, at::kByte); }
 
-std::string size_text(const at::Tensor& tensor) { return std::to_string(tensor.nbytes()) + " bytes"; }
+std::string size_text(const at::Tensor& tensor) { return c10::str(tensor.numel(), " ", c10::toString(tensor.scalar_type())); }
 
 ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                    c10::intrusive_ptr<HcclOptions> options)
@@ -121,18 +123,31 @@ ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Store> store, int ra
 ProcessGroupHCCL::~ProcessGroupHCCL() {
   PythonLetGo wait_without;  // Gloo's threads may need Python to end
   waiters_.reset();
-  inner_.reset();
+  if (watch_ == nullptr) return;
+  const bool settled = watch_->settle(kPatience);
+  board_->leave("it has destroyed the group");
+  if (!settled) watch_->fail_all("the process group was destroyed");
+  end(std::move(inner_));
+  watch_.reset();
+}
+
+// Gloo's group ends when its collectives do, which may take as long as the timeout.
+void ProcessGroupHCCL::end(BackendPtr inner) {
+  if (watch_ == nullptr || !watch_->gloo_is_busy()) return;
+  std::thread([inner = std::move(inner)]() mutable { inner.reset(); }).detach();
 }
 
 // Sends that nobody waits for may still be on their way.
 void ProcessGroupHCCL::shutdown() {
   PythonLetGo wait_without;
-  waiters_->drain(kPatience);
+  if (waiters_ != nullptr) waiters_->drain(kPatience);
 }
 
 void ProcessGroupHCCL::connect(BackendPtr inner, const std::string& board) {
   auto shared = std::make_shared<Board>();
   if (!board.empty()) shared->open(board, rank_, size_);
+  watch_ = std::make_shared<Watch>(shared);
+  waiters_ = std::make_shared<Waiters>(watch_);
   std::lock_guard<std::mutex> guard(lock_);
   inner_ = std::move(inner);
   board_ = std::move(shared);
@@ -142,14 +157,32 @@ void ProcessGroupHCCL::connect(BackendPtr inner, const std::string& board) {
 
 void ProcessGroupHCCL::abort() {
   BackendPtr ending;
+  std::string reason;
   {
     std::lock_guard<std::mutex> guard(lock_);
     ending = std::move(inner_);
     if (ended_because_.empty()) ended_because_ = "it was aborted";
+    reason = ended_because_;
   }
+  if (watch_ == nullptr) return;
   PythonLetGo wait_without;
-  waiters_ = std::make_shared<Waiters>();
-  ending.reset();
+  board_->leave(reason);
+  watch_->fail_all(reason);
+  waiters_ = std::make_shared<Waiters>(watch_);
+  end(std::move(ending));
+}
+
+BackendPtr ProcessGroupHCCL::split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                   const c10::intrusive_ptr<Options>& opts) {
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  if (place == ranks.end()) return nullptr;
+  auto given = c10::dynamic_intrusive_pointer_cast<HcclOptions>(opts);
+  auto options = c10::make_intrusive<HcclOptions>(*(given == nullptr ? options_ : given));
+  if (opts != nullptr) options->timeout = opts->timeout;
+  options->hccl_config.erase("group_name");  // of the whole
+  options->group_id = opts == nullptr ? "" : opts->group_name;
+  options->global_ranks_in_group.assign(ranks.begin(), ranks.end());
+  return connected_group(store, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()), options);
 }
 
 BackendPtr ProcessGroupHCCL::inner() const {
@@ -194,9 +227,12 @@ void ProcessGroupHCCL::setTimeout(std::chrono::milliseconds timeout) {
 Explain ProcessGroupHCCL::explain(const std::string& name, uint64_t sequence, bool collective) const {
   auto who = c10::str("HCCL ", name, collective ? c10::str(" (collective ", sequence, ", ") : std::string(" ("), "rank ", rank_, " of ",
                       size_, collective && !options_->group_id.empty() ? ", group " + options_->group_id : std::string(), ") failed: ");
-  return [who = std::move(who), sequence, board = board_, collective](const std::exception_ptr& error) {
+  return [who = std::move(who), sequence, board = board_, collective, device = current_device(),
+          caller = std::this_thread::get_id()](const std::exception_ptr& error) {
+    if (std::this_thread::get_id() != caller) set_device(device);  // which the last line tells
     const auto text = shortened(text_of(error));
     const bool timeout = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+    for (int i = 0; !timeout && board->is_open() && !board->has_lost_one() && i < kMoments; ++i) std::this_thread::sleep_for(kMoment);
     auto told = who + text + "." + board->others(collective ? sequence : board->own());
     told += timeout ? " All ranks must call the same collectives in the same order before the timeout."
                     : " A peer may have ended: its log tells why.";
@@ -206,24 +242,33 @@ Explain ProcessGroupHCCL::explain(const std::string& name, uint64_t sequence, bo
   };
 }
 
-void ProcessGroupHCCL::refuse_mismatch(const Call& call, const std::string& other) {
-  const auto text = c10::str("HCCL: collective ", sequence_.load(), " does not match: rank ", rank_, " calls ", call.text(), ", ",
-                             other);
+void ProcessGroupHCCL::refuse(const std::string& text, const std::string& advice) {
   {
     std::lock_guard<std::mutex> guard(lock_);
     ended_because_ = text;
   }
   abort();  // the others would wait for the timeout, or be ended by Gloo
-  TORCH_CHECK_WITH(DistBackendError, false, text,
-                   ". All ranks of a group must call the same collectives in the same order with the same sizes",
-                   dist_error(ErrCode::kParam));
+  TORCH_CHECK_WITH(DistBackendError, false, text, ". ", advice, dist_error(ErrCode::kParam));
+}
+
+// As the chip does: a device belongs to one rank.
+void ProcessGroupHCCL::refuse_shared_device(const Tensors& outputs) {
+  const int device = physical_device(outputs.empty() ? current_device() : outputs[0].device().index());
+  const int other = board_->also_uses(device);
+  if (other < 0) return;
+  refuse(c10::str("HCCL: rank ", rank_, " and rank ", other, " both use device ", device),
+         "Each rank needs a device of its own: torch.npu.set_device(LOCAL_RANK) before the first collective");
 }
 
 WorkPtr ProcessGroupHCCL::run(const Call& call, Tensors outputs, const Launch& launch, After after) {
   const auto inner = this->inner();
   const uint64_t sequence = ++sequence_;
-  const auto other = board_->begin(sequence, call.text());
-  if (C10_UNLIKELY(!other.empty())) refuse_mismatch(call, other);
+  if (C10_UNLIKELY(strict() & kRules)) refuse_shared_device(outputs);
+  const auto other = board_->begin(sequence, call.step());
+  if (C10_UNLIKELY(!other.empty())) {
+    refuse(c10::str("HCCL: collective ", sequence, " (", call.name, ") does not match: ", other),
+           "All ranks of a group must call the same collectives in the same order with the same sizes");
+  }
   auto explained = explain(call.name, sequence, true);
   std::vector<WorkPtr> works;
   try {
@@ -231,7 +276,7 @@ WorkPtr ProcessGroupHCCL::run(const Call& call, Tensors outputs, const Launch& l
   } catch (...) {
     std::rethrow_exception(explained(std::current_exception()));
   }
-  auto work = c10::make_intrusive<HcclWork>(rank_, call.type, sequence, std::move(outputs), std::move(explained));
+  auto work = c10::make_intrusive<HcclWork>(rank_, call.type, sequence, std::move(outputs), std::move(explained), board_, watch_);
   work->start(works, std::move(after));
   if (coalescing_) coalesced_.push_back(work);
   return work;
@@ -249,7 +294,7 @@ WorkPtr ProcessGroupHCCL::endCoalescing() {
     for (const auto& one : work->result()) tensors.push_back(one);
   }
   return c10::make_intrusive<HcclJoinedWork>(rank_, c10d::OpType::COALESCED, sequence_, std::exchange(coalesced_, {}),
-                                             std::move(tensors), nullptr, waiters_);
+                                             std::move(tensors), nullptr, waiters_, watch_);
 }
 
 }  // namespace softnpu

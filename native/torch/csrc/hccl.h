@@ -50,6 +50,9 @@ class ProcessGroupHCCL final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const override { return true; }
+  BackendPtr split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                   const c10::intrusive_ptr<Options>& opts) override;  // null on ranks that are not in it
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
@@ -85,19 +88,22 @@ class ProcessGroupHCCL final : public c10d::Backend {
     c10d::OpType type;
     std::string name;
     std::string what;  // the same on every rank, or the ranks do not do the same
-    std::string text() const { return what.empty() ? name : name + " " + what; }
+    std::vector<int64_t> sends{}, receives{};  // bytes by rank, where each pair must agree
+    Step step() const { return {what.empty() ? name : name + " " + what, sends, receives}; }
   };
 
   // Gives the call its number, lets the board compare it, starts Gloo's works and what follows them.
   WorkPtr run(const Call& call, Tensors outputs, const Launch& launch, After after = nullptr);
-  WorkPtr point_to_point(c10d::OpType type, const char* name, int peer, Tensors& tensors,
+  WorkPtr point_to_point(c10d::OpType type, const char* name, int peer, int tag, Tensors& tensors,
                          const std::function<WorkPtr(c10d::Backend&, Tensors&)>& launch);
   WorkPtr gather_pieces(const Call& call, Tensors outputs, Tensors pieces, const at::Tensor& own, std::chrono::milliseconds timeout);
   WorkPtr scatter_reduced(const Call& call, const Tensors& outputs, const Tensors& sent, const std::vector<std::vector<int64_t>>& splits,
                           const c10d::ReduceScatterOptions& opts);
   Explain explain(const std::string& name, uint64_t sequence, bool collective) const;
   BackendPtr inner() const;
-  [[noreturn]] void refuse_mismatch(const Call& call, const std::string& other);
+  [[noreturn]] void refuse(const std::string& text, const std::string& advice);  // here, and at ranks that wait
+  void refuse_shared_device(const Tensors& outputs);
+  void end(BackendPtr inner);  // without waiting for what it still has to do
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<HcclOptions> options_;
@@ -109,8 +115,14 @@ class ProcessGroupHCCL final : public c10d::Backend {
   std::atomic<uint64_t> sequence_{0};
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
-  std::shared_ptr<Waiters> waiters_ = std::make_shared<Waiters>();
+  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<Waiters> waiters_;
 };
+
+// A group with its connections; they are made in Python.
+c10::intrusive_ptr<ProcessGroupHCCL> connected_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                     const c10::intrusive_ptr<HcclOptions>& options);
+int physical_device(int index);  // the id of what the program calls npu:index; asks Python
 
 // Raises unless HCCL would take the tensor.
 void check_tensor(const at::Tensor& tensor, const std::string& name);

@@ -34,18 +34,26 @@ C10_REGISTER_TYPED_CLASS(TimerRegistry, softnpu::kNpu, softnpu::NpuTimer)
 
 namespace softnpu {
 
+// Python makes Gloo's group and the board (torch_npu/distributed/_gloo.py).
+c10::intrusive_ptr<ProcessGroupHCCL> connected_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                     const c10::intrusive_ptr<HcclOptions>& options) {
+  auto group = c10::make_intrusive<ProcessGroupHCCL>(store, rank, size, options);
+  py::gil_scoped_acquire python;
+  py::module_::import("torch_npu.distributed._gloo").attr("connect")(py::cast(group), store, options->timeout);
+  return group;
+}
+
+int physical_device(int index) {
+  py::gil_scoped_acquire python;
+  const auto devices = py::module_::import("softnpu.runtime.process").attr("process")().attr("devices");
+  return devices[py::int_(index)].attr("info").attr("index").cast<int>();
+}
+
 namespace {
 
 using Group = ProcessGroupHCCL;
 using GroupPtr = c10::intrusive_ptr<Group>;
 using Milliseconds = std::chrono::milliseconds;
-
-// Python makes Gloo's group and the board (torch_npu/distributed/_gloo.py).
-GroupPtr make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const c10::intrusive_ptr<HcclOptions>& options) {
-  auto group = c10::make_intrusive<Group>(store, rank, size, options);
-  py::module_::import("torch_npu.distributed._gloo").attr("connect")(py::cast(group), store, options->timeout);
-  return group;
-}
 
 void bind_options(py::class_<Group, GroupPtr, c10d::Backend>& group) {
   py::class_<HcclOptions, c10::intrusive_ptr<HcclOptions>, c10d::Backend::Options>(group, "Options")
@@ -54,7 +62,9 @@ void bind_options(py::class_<Group, GroupPtr, c10d::Backend>& group) {
       .def_readwrite("is_high_priority_stream", &HcclOptions::is_high_priority_stream)
       .def_readwrite("global_ranks_in_group", &HcclOptions::global_ranks_in_group)
       .def_readwrite("group_id", &HcclOptions::group_id)
-      .def_property("hccl_config", [](const HcclOptions& self) { return self.hccl_config; }, &HcclOptions::set_config);
+      .def_property("hccl_config", [](const HcclOptions& self) { return self.hccl_config; }, &HcclOptions::set_config)
+      .def("__copy__", [](const HcclOptions& self) { return c10::make_intrusive<HcclOptions>(self); })
+      .def("__deepcopy__", [](const HcclOptions& self, const py::dict& /*known*/) { return c10::make_intrusive<HcclOptions>(self); });
 }
 
 // Its name is how the fused operators find the group; they look it up when they run.
@@ -100,16 +110,17 @@ void bind_hccl(py::module& m) {
   py::module_::import("torch._C._distributed_c10d");  // it has the base classes
   py::class_<Group, GroupPtr, c10d::Backend> group(names, "ProcessGroupHCCL");
   bind_options(group);
-  group.def(py::init(&make_group), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+  group.def(py::init(&connected_group), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
              auto options = c10::make_intrusive<HcclOptions>();
              options->timeout = timeout;
-             return make_group(store, rank, size, options);
+             return connected_group(store, rank, size, options);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = Milliseconds(kBackendDefaultTimeout))
       .def_property_readonly("options", &Group::options)
       .def("_connect", &Group::connect, py::arg("inner"), py::arg("board"))
-      .def("_store", &Group::store);
+      .def("_store", &Group::store)
+      .def("_set_default_timeout", &Group::setTimeout, py::arg("timeout"));
   bind_comm(group);
   bind_uneven(group);
   names.def("_find_group", &Group::find);

@@ -90,8 +90,9 @@ WorkPtr ProcessGroupHCCL::allgather(std::vector<Tensors>& outputs, Tensors& inpu
   if (!all_like(list, input)) {
     TORCH_CHECK_VALUE(list[rank_].nbytes() == input.nbytes(), "HCCL allgather: output ", rank_, " has ", list[rank_].nbytes(),
                       " bytes, this rank's input ", input.nbytes(), dist_error(ErrCode::kParam));
-    return gather_pieces({c10d::OpType::ALLGATHER, "allgather", "of tensors that differ in size"}, list, pieces, bytes_of(input),
-                         opts.timeout);
+    std::string sizes = "of";
+    for (const auto& one : list) sizes += " " + size_text(one);
+    return gather_pieces({c10d::OpType::ALLGATHER, "allgather", sizes}, list, pieces, bytes_of(input), opts.timeout);
   }
   std::vector<Tensors> to{std::move(pieces)};
   Tensors from{bytes_of(input)};
@@ -141,7 +142,7 @@ WorkPtr ProcessGroupHCCL::allgather_uneven(at::Tensor& output, at::Tensor& input
   const auto sizes = byte_splits(splits, output, size_);
   TORCH_CHECK_VALUE(static_cast<int64_t>(input.nbytes()) == sizes[rank_], "HCCL ", name, ": the input of rank ", rank_, " has ",
                     input.nbytes(), " bytes, its split of the output ", sizes[rank_], dist_error(ErrCode::kParam));
-  return gather_pieces({c10d::OpType::_ALLGATHER_BASE, name, "into " + size_text(output)}, {output},
+  return gather_pieces({c10d::OpType::_ALLGATHER_BASE, name, c10::str("into ", size_text(output), ", splits ", splits)}, {output},
                        bytes_of(output).split_with_sizes(sizes), bytes_of(input), opts.timeout);
 }
 
@@ -186,7 +187,8 @@ WorkPtr ProcessGroupHCCL::alltoall_base(at::Tensor& output, at::Tensor& input, s
                     ", input is ", input.scalar_type(), "; they must be the same", dist_error(ErrCode::kType));
   auto to = bytes_of(output), from = bytes_of(input);
   auto to_sizes = byte_splits(output_splits, output, size_), from_sizes = byte_splits(input_splits, input, size_);
-  return run({c10d::OpType::ALLTOALL_BASE, "alltoall", ""}, {output}, [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
+  const Call call{c10d::OpType::ALLTOALL_BASE, "alltoall", c10::str("of ", c10::toString(input.scalar_type())), from_sizes, to_sizes};
+  return run(call, {output}, [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
     return {inner.alltoall_base(to, from, to_sizes, from_sizes, opts)};
   });
 }
@@ -200,7 +202,8 @@ WorkPtr ProcessGroupHCCL::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   for (const auto& one : outputs) to_sizes.push_back(static_cast<int64_t>(one.nbytes()));
   for (const auto& one : inputs) from_sizes.push_back(static_cast<int64_t>(one.nbytes()));
   auto to = at::empty({c10::sum_integers(to_sizes)}, at::kByte);
-  return run({c10d::OpType::ALLTOALL, "alltoall", ""}, outputs,
+  const Call call{c10d::OpType::ALLTOALL, "alltoall", c10::str("of ", c10::toString(inputs[0].scalar_type())), from_sizes, to_sizes};
+  return run(call, outputs,
              [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
                return {inner.alltoall_base(to, from, to_sizes, from_sizes, opts)};
              },
@@ -212,35 +215,38 @@ WorkPtr ProcessGroupHCCL::alltoall(Tensors& outputs, Tensors& inputs, const c10d
              });
 }
 
-WorkPtr ProcessGroupHCCL::point_to_point(c10d::OpType type, const char* name, int peer, Tensors& tensors,
+WorkPtr ProcessGroupHCCL::point_to_point(c10d::OpType type, const char* name, int peer, int tag, Tensors& tensors,
                                          const std::function<WorkPtr(c10d::Backend&, Tensors&)>& launch) {
   const auto& tensor = only(tensors, name);
   check_tensor(tensor, name);
   TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_, "HCCL ", name, ": rank ", rank_, " has no peer ", peer, " in a group of ",
                     size_, dist_error(ErrCode::kValue));
+  const auto inner = this->inner();
+  const auto other = board_->begin_transfer(type == c10d::OpType::SEND, peer, tag, size_text(tensor));
+  if (C10_UNLIKELY(!other.empty())) {
+    refuse(c10::str("HCCL: send and recv do not match: ", other), "Both ends need tensors of the same size and dtype");
+  }
   Tensors bytes{bytes_of(tensor)};
   auto explained = explain(c10::str(name, type == c10d::OpType::SEND ? " to rank " : " from rank ", peer), 0, false);
   std::vector<WorkPtr> works;
   try {
-    if (bytes[0].numel() != 0) works.push_back(launch(*inner(), bytes));
-  } catch (const c10::DistBackendError&) {
-    throw;
+    if (bytes[0].numel() != 0) works.push_back(launch(*inner, bytes));
   } catch (...) {
     std::rethrow_exception(explained(std::current_exception()));
   }
   auto work = c10::make_intrusive<HcclJoinedWork>(rank_, type, 0, std::move(works), Tensors{tensor}, std::move(explained),
-                                                  waiters_);
+                                                  waiters_, watch_, peer);
   if (coalescing_) coalesced_.push_back(work);
   return work;
 }
 
 WorkPtr ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
-  return point_to_point(c10d::OpType::SEND, "send", to, tensors,
+  return point_to_point(c10d::OpType::SEND, "send", to, tag, tensors,
                         [&](c10d::Backend& inner, Tensors& bytes) { return inner.send(bytes, to, tag); });
 }
 
 WorkPtr ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
-  return point_to_point(c10d::OpType::RECV, "recv", from, tensors,
+  return point_to_point(c10d::OpType::RECV, "recv", from, tag, tensors,
                         [&](c10d::Backend& inner, Tensors& bytes) { return inner.recv(bytes, from, tag); });
 }
 

@@ -40,9 +40,11 @@ at::Tensor factor_of(const c10d::ReduceOp& op, at::ScalarType type) {
 
 std::string list_text(const Tensors& tensors) {
   std::string found = "of";
-  for (const auto& one : tensors) found += c10::str(" ", one.numel(), " ", c10::toString(one.scalar_type()));
+  for (const auto& one : tensors) found += " " + size_text(one);
   return found;
 }
+
+std::string list_text(const Tensors& tensors, const c10d::ReduceOp& op) { return list_text(tensors) + ", " + name_of(op.op_); }
 
 std::vector<int64_t> element_splits(const std::vector<int64_t>& splits, const at::Tensor& input) {
   const int64_t rows = input.size(0);
@@ -76,8 +78,6 @@ Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& tensor, int siz
   }
   if (dtype_ == at::kShort) wire_ = at::kInt;
 }
-
-std::string Reduction::text() const { return name_of(op_.op_); }
 
 at::Tensor Reduction::own_memory(const at::Tensor& tensor) const { return flat(tensor, dtype_); }
 
@@ -132,7 +132,7 @@ WorkPtr ProcessGroupHCCL::allreduce_coalesced(Tensors& tensors, const c10d::Allr
   }
   Tensors sent;
   for (size_t i = 0; i < tensors.size(); ++i) sent.push_back(rules[i].sent(tensors[i], false));
-  const auto what = list_text(tensors) + (rules.empty() ? "" : ", " + rules[0].text());
+  const auto what = list_text(tensors, opts.reduceOp);
   return run({c10d::OpType::ALLREDUCE, "allreduce", what}, tensors,
              [&](c10d::Backend& inner) {
                std::vector<WorkPtr> works;
@@ -159,7 +159,7 @@ WorkPtr ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   Tensors sent{rule.sent(tensor, !root)};  // Gloo computes in it on every rank
   c10d::ReduceOptions one(opts);
   one.reduceOp = rule.wire_op();
-  const auto what = list_text(tensors) + ", " + rule.text() + " to rank " + std::to_string(opts.rootRank);
+  const auto what = list_text(tensors, opts.reduceOp) + " to rank " + std::to_string(opts.rootRank);
   return run({c10d::OpType::REDUCE, "reduce", what}, tensors,
              [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
                if (sent[0].numel() == 0) return {};
@@ -219,7 +219,8 @@ WorkPtr ProcessGroupHCCL::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
     parts.push_back(flat(one, one.is_floating_point() || one.scalar_type() != at::kBool ? one.scalar_type() : at::kByte));
     sizes.push_back(one.numel());
   }
-  return scatter_reduced({c10d::OpType::REDUCE_SCATTER, name, list_text(inputs[0])}, outputs, {at::cat(parts)}, {sizes}, opts);
+  const Call call{c10d::OpType::REDUCE_SCATTER, name, list_text(inputs[0], opts.reduceOp)};
+  return scatter_reduced(call, outputs, {at::cat(parts)}, {sizes}, opts);
 }
 
 WorkPtr ProcessGroupHCCL::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
@@ -244,7 +245,7 @@ WorkPtr ProcessGroupHCCL::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
     sent.push_back(flat(inputs[i], inputs[i].scalar_type() == at::kBool ? at::kByte : inputs[i].scalar_type()));
     splits.emplace_back(size_, outputs[i].numel());
   }
-  return scatter_reduced({c10d::OpType::_REDUCE_SCATTER_BASE, name, list_text(inputs)}, outputs, sent, splits, opts);
+  return scatter_reduced({c10d::OpType::_REDUCE_SCATTER_BASE, name, list_text(inputs, opts.reduceOp)}, outputs, sent, splits, opts);
 }
 
 WorkPtr ProcessGroupHCCL::reduce_scatter_uneven(at::Tensor& output, at::Tensor& input, const std::vector<int64_t>& splits,
@@ -254,7 +255,8 @@ WorkPtr ProcessGroupHCCL::reduce_scatter_uneven(at::Tensor& output, at::Tensor& 
   TORCH_CHECK_VALUE(input.dim() > 0, "HCCL ", name, ": a scalar cannot be split", dist_error(ErrCode::kParam));
   c10d::checkSplitSizes(splits, input, size_);
   const auto rows = splits.empty() ? std::vector<int64_t>(size_, input.size(0) / size_) : splits;
-  return scatter_reduced({c10d::OpType::_REDUCE_SCATTER_BASE, name, list_text({input})}, {output},
+  const auto what = c10::str(list_text({input}, opts.reduceOp), ", splits ", splits);
+  return scatter_reduced({c10d::OpType::_REDUCE_SCATTER_BASE, name, what}, {output},
                          {flat(input, input.scalar_type() == at::kBool ? at::kByte : input.scalar_type())},
                          {element_splits(rows, input)}, opts);
 }

@@ -23,7 +23,6 @@ class Reduction {
   // The rows of `rows`, one per rank, into `out`.
   void rows_into(const at::Tensor& rows, const at::Tensor& out) const;
   at::Tensor own_memory(const at::Tensor& tensor) const;
-  std::string text() const;
 
  private:
   void divide(const at::Tensor& values) const;

@@ -16,19 +16,60 @@ c10::intrusive_ptr<c10::ivalue::Future> future_for(const std::vector<at::Tensor>
   return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
 }
 
+bool wait_for_each(const std::vector<WorkPtr>& works, std::chrono::milliseconds timeout) {
+  bool good = true;
+  for (const auto& work : works) good = work->wait(timeout) && good;
+  return good;
+}
+
+// Raises too when the watch gives a transfer with `peer` up.
+bool wait_for(const std::vector<WorkPtr>& works, int peer, const std::shared_ptr<Watch>& watch, std::chrono::milliseconds timeout) {
+  if (peer < 0) return wait_for_each(works, timeout);
+  struct GivenUp {
+    std::mutex lock;
+    std::string why;
+  };
+  const auto given_up = std::make_shared<GivenUp>();  // the watch may be at it when this returns
+  const auto place = watch->add({0, peer, [given_up, works](const std::string& why) {
+                                   std::lock_guard<std::mutex> guard(given_up->lock);
+                                   given_up->why = why;
+                                   for (const auto& work : works) work->abort();
+                                 }});
+  std::exception_ptr error;
+  bool good = false;
+  try {
+    good = wait_for_each(works, timeout);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  watch->remove(place);
+  std::lock_guard<std::mutex> guard(given_up->lock);
+  if (!given_up->why.empty() && !good) throw std::runtime_error(given_up->why);
+  if (error) std::rethrow_exception(error);
+  return good;
+}
+
 }  // namespace
 
-HcclWork::HcclWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs, Explain explain)
+HcclWork::HcclWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs, Explain explain,
+                   std::shared_ptr<Board> board, std::shared_ptr<Watch> watch)
     : Work(rank, type),
       sequence_(sequence),
       outputs_(std::move(outputs)),
       explain_(std::move(explain)),
-      future_(future_for(outputs_)) {}
+      future_(future_for(outputs_)),
+      board_(std::move(board)),
+      watch_(std::move(watch)) {}
 
 void HcclWork::start(const std::vector<WorkPtr>& inner, std::function<void()> after) {
   after_ = std::move(after);
   pending_ += inner.size();
   auto self = c10::intrusive_ptr<HcclWork>::reclaim_copy(this);
+  watch_->gloo_began();
+  {
+    std::lock_guard<std::mutex> guard(lock_);
+    place_ = watch_->add({sequence_, -1, [self](const std::string& why) { self->give_up(why); }});
+  }
   for (const auto& work : inner) {
     work->getFuture()->addCallback(
         [self](c10::ivalue::Future& ended) { self->one_ended(ended.hasError() ? ended.exception_ptr() : nullptr); });
@@ -38,32 +79,50 @@ void HcclWork::start(const std::vector<WorkPtr>& inner, std::function<void()> af
 
 void HcclWork::one_ended(const std::exception_ptr& error) {
   if (error) {
-    std::lock_guard<std::mutex> lock(error_lock_);
+    std::lock_guard<std::mutex> guard(lock_);
     if (!error_) error_ = error;
   }
-  if (--pending_ == 0) complete();
+  if (--pending_ == 0) gloo_ended();
 }
 
-void HcclWork::complete() {
+void HcclWork::gloo_ended() {
+  watch_->gloo_ended();
+  auto after = std::exchange(after_, nullptr);  // it holds the memory of all arguments
+  if (over_.exchange(true)) return;
   auto error = error_;
-  if (!error && after_) {
+  if (!error && after) {
     at::AutoDispatchBelowADInplaceOrView no_autograd;  // this is Gloo's thread with the caller's state: no modes of Python here
     c10::impl::ExcludeDispatchKeyGuard no_python(c10::DispatchKeySet(c10::DispatchKey::Python) |
                                                  c10::DispatchKeySet(c10::DispatchKey::PythonTLSSnapshot));
     try {
-      after_();
+      after();
     } catch (...) {
       error = std::current_exception();
     }
   }
-  after_ = nullptr;  // it holds the memory of all arguments
-  if (error) error = explain_(error);
+  after = nullptr;
+  if (!error) board_->finished();
+  complete(error ? explain_(error) : nullptr);
+}
+
+void HcclWork::give_up(const std::string& why) {
+  if (over_.exchange(true)) return;
+  complete(explain_(std::make_exception_ptr(std::runtime_error(why))));
+}
+
+void HcclWork::complete(std::exception_ptr error) {
+  Watch::Place place;
+  {
+    std::lock_guard<std::mutex> guard(lock_);  // `start` may not have it yet
+    place = place_;
+  }
   if (error) {
     future_->setError(error);
   } else {
     future_->markCompleted(c10::IValue(outputs_));
   }
   finish(error);
+  watch_->remove(place);
 }
 
 Waiters::~Waiters() {
@@ -89,15 +148,15 @@ void Waiters::join_ended() {
   }
 }
 
-void Waiters::add(std::vector<WorkPtr> works, Done done) {
+void Waiters::add(std::vector<WorkPtr> works, int peer, Done done) {
   std::lock_guard<std::mutex> guard(lock_);
   join_ended();
   auto& one = all_.emplace_back();
   one.works = std::move(works);
-  one.thread = std::thread([this, &one, done = std::move(done)]() mutable {
+  one.thread = std::thread([this, &one, peer, done = std::move(done)]() mutable {
     std::exception_ptr error;
     try {
-      for (const auto& work : one.works) work->wait();
+      wait_for(one.works, peer, watch_, kNoTimeout);
     } catch (...) {
       error = std::current_exception();  // of a forgotten work nobody asks
     }
@@ -119,18 +178,21 @@ void Waiters::drain(std::chrono::milliseconds patience) {
 }
 
 HcclJoinedWork::HcclJoinedWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<WorkPtr> inner,
-                               std::vector<at::Tensor> outputs, Explain explain, std::weak_ptr<Waiters> waiters)
+                               std::vector<at::Tensor> outputs, Explain explain, std::weak_ptr<Waiters> waiters,
+                               std::shared_ptr<Watch> watch, int peer)
     : Work(rank, type),
       sequence_(sequence),
       inner_(std::move(inner)),
       outputs_(std::move(outputs)),
       explain_(std::move(explain)),
       waiters_(std::move(waiters)),
+      watch_(std::move(watch)),
+      peer_(peer),
       future_(future_for(outputs_)) {}
 
 HcclJoinedWork::~HcclJoinedWork() {
   if (inner_.empty() || claimed_.exchange(true)) return;
-  if (const auto waiters = waiters_.lock()) waiters->add(inner_, nullptr);
+  if (const auto waiters = waiters_.lock()) waiters->add(inner_, peer_, nullptr);
 }
 
 std::exception_ptr HcclJoinedWork::complete(std::exception_ptr error) {
@@ -152,7 +214,7 @@ void HcclJoinedWork::wait_elsewhere() {
     return;
   }
   auto self = c10::intrusive_ptr<HcclJoinedWork>::reclaim_copy(this);
-  waiters->add(inner_, [self = std::move(self)](const std::exception_ptr& error) { self->complete(error); });
+  waiters->add(inner_, peer_, [self = std::move(self)](const std::exception_ptr& error) { self->complete(error); });
 }
 
 bool HcclJoinedWork::wait(std::chrono::milliseconds timeout) {
@@ -160,7 +222,7 @@ bool HcclJoinedWork::wait(std::chrono::milliseconds timeout) {
   bool good = true;
   std::exception_ptr error;
   try {
-    for (const auto& work : inner_) good = work->wait(timeout) && good;
+    good = wait_for(inner_, peer_, watch_, timeout);
   } catch (...) {
     error = std::current_exception();
   }

@@ -1,6 +1,8 @@
 // Collectives under way: what torch waits for and asks about.
 #pragma once
 
+#include "hccl_watch.h"
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
@@ -23,7 +25,8 @@ using Explain = std::function<std::exception_ptr(const std::exception_ptr&)>;
 // that memory own it, so a caller may forget the work.
 class HcclWork final : public c10d::Work {
  public:
-  HcclWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs, Explain explain);
+  HcclWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs, Explain explain,
+           std::shared_ptr<Board> board, std::shared_ptr<Watch> watch);
   // Must be called once; `after` runs in the thread that ends the last of `inner`, which may be this one.
   void start(const std::vector<WorkPtr>& inner, std::function<void()> after);
 
@@ -34,16 +37,22 @@ class HcclWork final : public c10d::Work {
 
  private:
   void one_ended(const std::exception_ptr& error);
-  void complete();
+  void gloo_ended();
+  void give_up(const std::string& why);  // Gloo may never end it
+  void complete(std::exception_ptr error);
 
   const uint64_t sequence_;
   const std::vector<at::Tensor> outputs_;
   Explain explain_;
   std::function<void()> after_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const std::shared_ptr<Board> board_;
+  const std::shared_ptr<Watch> watch_;
   std::atomic<size_t> pending_{1};
-  std::mutex error_lock_;
+  std::atomic<bool> over_{false};
+  std::mutex lock_;
   std::exception_ptr error_;
+  Watch::Place place_;
 };
 
 // Threads that wait for sends and receives in place of a caller who has forgotten them or asks for a future: Gloo gives up a send whose
@@ -51,8 +60,9 @@ class HcclWork final : public c10d::Work {
 class Waiters {
  public:
   using Done = std::function<void(const std::exception_ptr&)>;
+  explicit Waiters(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
   ~Waiters();  // gives up what is under way
-  void add(std::vector<WorkPtr> works, Done done);
+  void add(std::vector<WorkPtr> works, int peer, Done done);
   void drain(std::chrono::milliseconds patience);
 
  private:
@@ -63,6 +73,7 @@ class Waiters {
   };
   void join_ended();
 
+  const std::shared_ptr<Watch> watch_;
   std::mutex lock_;
   std::condition_variable one_ended_;
   std::list<One> all_;
@@ -72,7 +83,7 @@ class Waiters {
 class HcclJoinedWork final : public c10d::Work {
  public:
   HcclJoinedWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<WorkPtr> inner, std::vector<at::Tensor> outputs,
-                 Explain explain, std::weak_ptr<Waiters> waiters);
+                 Explain explain, std::weak_ptr<Waiters> waiters, std::shared_ptr<Watch> watch, int peer = -1);
   ~HcclJoinedWork() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   bool isCompleted() override;
@@ -90,6 +101,8 @@ class HcclJoinedWork final : public c10d::Work {
   const std::vector<at::Tensor> outputs_;
   Explain explain_;
   std::weak_ptr<Waiters> waiters_;
+  const std::shared_ptr<Watch> watch_;
+  const int peer_;  // of a transfer, else -1
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<bool> claimed_{false};
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from typing import Any
 
@@ -63,6 +64,35 @@ def _with_default(original: Callable[..., None]) -> Callable[..., None]:
     return init_process_group
 
 
+def _with_hccl(original: Callable[..., None]) -> Callable[..., None]:
+    """torch sets the timeout of the backends that it knows, and warns where there is none of them."""
+
+    @wraps(original)
+    def _set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+        whole = group if group is not None else dist.group.WORLD
+        devices = () if whole is None or whole is dist.GroupMember.NON_GROUP_MEMBER else whole._device_types
+        if torch.device("npu") in devices:
+            _groups.hccl_of(whole)._set_default_timeout(timeout)
+            if list(devices) == [torch.device("npu")]:
+                return
+        original(timeout, group)
+
+    return _set_pg_timeout
+
+
+def _with_type(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Pipelines of torch 2.12 name the devices whose random state is kept, but not their type, which is cuda then."""
+
+    @wraps(original)
+    def fork_rng(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
+        devices = None if devices is None else list(devices)
+        if devices and not args and all(isinstance(one, torch.device) and one.type == "npu" for one in devices):
+            kwargs.setdefault("device_type", "npu")
+        return original(devices, *args, **kwargs)
+
+    return fork_rng
+
+
 def _leave() -> None:
     """Groups that a program leaves behind end before the interpreter does: Gloo's threads would outlive it."""
     if dist.is_initialized():
@@ -77,8 +107,10 @@ def install() -> None:
         setattr(_core, name, value)
     core: Any = _core
     dist.init_process_group = core.init_process_group = _with_default(core.init_process_group)
+    core._set_pg_timeout = _with_hccl(core._set_pg_timeout)
     core.rendezvous = _rendezvous.with_causes(core.rendezvous)
     sys.modules["torch_npu._C._distributed_c10d"] = _C._distributed_c10d
     _C._distributed_c10d._allow_wide_reductions(any("950" in one.soc.name for one in process().devices))
+    torch.random.fork_rng = _with_type(torch.random.fork_rng)
     torch.nn.DataParallel.__init__ = _refuse_threads(torch.nn.DataParallel.__init__)
     atexit.register(_leave)

@@ -31,6 +31,17 @@ def resident() -> int:
     raise AssertionError("no Rss in smaps_rollup")
 
 
+def things() -> dict[str, int]:
+    """What a process has that it could forget to give back."""
+    shared = [one for one in Path("/proc/self/maps").read_text().splitlines() if "softnpu-hccl-" in one]
+    return {
+        "threads": len(list(Path("/proc/self/task").iterdir())),
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+        "boards": len(shared),
+        "files in /dev/shm": len(list(Path("/dev/shm").glob("softnpu-hccl-*"))),
+    }
+
+
 def round_of(count: int) -> tuple[int, int]:
     for number in range(count):
         KIND[number % len(KIND)](torch.ones(20_000).npu())
@@ -43,7 +54,9 @@ def round_of(count: int) -> tuple[int, int]:
 def a_thousand_collectives_leave_nothing() -> None:
     round_of(300)
     held, before = round_of(100)
+    had = things()
     after_held, after = round_of(1000)
+    assert things() == had, (had, things())
     assert after_held == held, (held, after_held)
     assert after - before < 8 << 20, (
         f"{after - before} bytes more"
@@ -52,19 +65,19 @@ def a_thousand_collectives_leave_nothing() -> None:
 
 @check
 def groups_leave_nothing() -> None:
-    def threads() -> int:
-        return len(list(Path("/proc/self/task").iterdir()))
-
     for _ in range(2):
         dist.destroy_process_group(dist.new_group(list(range(SIZE))))
-    before, files = threads(), len(list(Path("/proc/self/fd").iterdir()))
+    gc.collect()
+    had = things()
     for _ in range(5):
         group = dist.new_group(list(range(SIZE)))
         dist.all_reduce(torch.ones(3).npu(), group=group)
         dist.destroy_process_group(group)
         del group
     gc.collect()
-    assert threads() <= before and len(list(Path("/proc/self/fd").iterdir())) <= files + 2, (before, threads(), files)
+    dist.barrier()
+    found = things()
+    assert all(found[name] <= count + 2 * (name == "files") for name, count in had.items()), (had, found)
 
 
 if __name__ == "__main__":

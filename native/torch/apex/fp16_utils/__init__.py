@@ -7,9 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from apex.fp16_utils.fp16_optimizer import FP16_Optimizer
+from apex.fp16_utils.loss_scaler import DynamicLossScaler, LossScaler
+
 __all__ = [
     "BN_convert_float",
+    "DynamicLossScaler",
     "FP16Model",
+    "FP16_Optimizer",
+    "LossScaler",
     "clip_grad_norm",
     "convert_module",
     "convert_network",

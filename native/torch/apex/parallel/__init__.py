@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from apex.parallel.LARC import LARC
 
@@ -34,6 +35,34 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
         super().__init__(module, device_ids=None if index is None else [index], bucket_cap_mb=max(1, size >> 20))
 
 
+class Reducer:
+    """Averages over ranks when it is told to: parameters at the start come from rank 0, `reduce()` averages gradients (or, of a list of
+    tensors, the tensors)."""
+
+    def __init__(self, module_or_grads_list: torch.nn.Module | list[Tensor]) -> None:
+        if isinstance(module_or_grads_list, torch.nn.Module):
+            self.module = module_or_grads_list
+            for one in self.module.parameters():
+                dist.broadcast(one.data, 0)
+        else:
+            self.grads = list(module_or_grads_list)
+
+    @torch.no_grad()
+    def reduce(self) -> None:
+        """Average over all ranks, one collective per dtype."""
+        if hasattr(self, "module"):
+            tensors = [one.grad for one in self.module.parameters() if one.grad is not None]
+        else:
+            tensors = self.grads
+        for dtype in dict.fromkeys(one.dtype for one in tensors):
+            same = [one for one in tensors if one.dtype == dtype]
+            flat = torch.cat([one.flatten() for one in same])
+            dist.all_reduce(flat)
+            flat.div_(dist.get_world_size())
+            for one, value in zip(same, flat.split([one.numel() for one in same]), strict=True):
+                one.copy_(value.view_as(one))
+
+
 def convert_syncbn_model(
     module: torch.nn.Module, process_group: Any = None, channel_last: bool = False
 ) -> torch.nn.Module:
@@ -58,4 +87,11 @@ def create_syncbn_process_group(group_size: int) -> Any:
     return mine
 
 
-__all__ = ["LARC", "DistributedDataParallel", "SyncBatchNorm", "convert_syncbn_model", "create_syncbn_process_group"]
+__all__ = [
+    "LARC",
+    "DistributedDataParallel",
+    "Reducer",
+    "SyncBatchNorm",
+    "convert_syncbn_model",
+    "create_syncbn_process_group",
+]

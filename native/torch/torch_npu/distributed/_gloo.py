@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,27 @@ def _address(store: Store) -> str:
     return "127.0.0.1" if host.startswith(_LOOPBACK) else ""
 
 
+def _in_time(make: Callable[[], ProcessGroupGloo], patience: timedelta) -> ProcessGroupGloo:
+    """What `make` makes. Gloo tries a peer that is gone several times, each as long as the timeout; nobody can end it meanwhile."""
+    found: list[ProcessGroupGloo] = []
+    errors: list[RuntimeError] = []
+
+    def work() -> None:
+        try:
+            found.append(make())
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(min(patience.total_seconds(), threading.TIMEOUT_MAX))
+    if errors:
+        raise errors[0]
+    if not found:
+        raise RuntimeError("timed out.")
+    return found[0]
+
+
 def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroupGloo:
     address = _address(store)
     options = ProcessGroupGloo._Options()
@@ -48,7 +71,8 @@ def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGrou
     ]
     options._threads = 2
     try:
-        group = ProcessGroupGloo(store, rank, size, options)
+        _meet(store, rank, size, options._timeout)
+        group = _in_time(lambda: ProcessGroupGloo(store, rank, size, options), options._timeout)
     except RuntimeError as error:
         raise type(error)(
             f"HCCL: rank {rank} of {size} cannot connect to the other ranks within {options._timeout}: {error} "
@@ -56,6 +80,17 @@ def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGrou
         ) from error
     group._set_default_timeout(min(timeout, _limit("HCCL_EXEC_TIMEOUT", 1) or timeout))
     return group
+
+
+def _meet(store: Store, rank: int, size: int, timeout: timedelta) -> None:
+    """Wait until every rank has come, to be able to say which one has not."""
+    store.set(f"here/{rank}", str(os.getpid()))
+    others = [f"here/{one}" for one in range(size)]
+    try:
+        store.wait(others, timeout)
+    except RuntimeError as error:
+        absent = [str(one) for one, key in enumerate(others) if not store.check([key])]
+        raise type(error)(f"of the ranks {', '.join(absent)} nothing was heard.") from error
 
 
 def _host() -> str:
@@ -81,9 +116,16 @@ def connect(group: Any, store: Store, timeout: timedelta) -> None:
     """Give a ProcessGroupHCCL its connections. Called by its constructor, and to repair it after an abort."""
     rank, size = group.rank(), group.size()
     gloo = _gloo(PrefixStore("gloo", store), rank, size, timeout)
-    board = _board(store, rank, size)
-    group._connect(gloo, board)
-    if size > 1:
-        gloo.barrier().wait()
-    if board and rank == 0:
-        os.unlink(board)  # all have mapped it
+    board = ""
+    try:
+        board = _board(store, rank, size)
+        group._connect(gloo, board)
+        if size > 1:
+            gloo.barrier().wait()
+    except RuntimeError as error:
+        raise type(error)(
+            f"HCCL: rank {rank} of {size} lost another rank while the group was made: {error}{dist_error(ErrCode.HCCL)}"
+        ) from error
+    finally:
+        if board and rank == 0:
+            os.unlink(board)  # all have mapped it
