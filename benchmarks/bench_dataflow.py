@@ -272,7 +272,12 @@ def _idle() -> list[Result]:
     return [
         Result("idle graph of 3 nodes, CPU", f"{used / 4:.2%}", "0 %", "", "≤ 0.50 %", used / 4 <= 0.005),
         Result(
-            "idle node, resident", f"{memory:.0f} MB", f"{int(bare.stdout) / 1024:.0f} MB (numpy)", "", "≤ 60 MB", memory <= 60
+            "idle node, resident",
+            f"{memory:.0f} MB",
+            f"{int(bare.stdout) / 1024:.0f} MB (numpy)",
+            "",
+            "≤ 60 MB",
+            memory <= 60,
         ),
     ]
 
@@ -290,7 +295,16 @@ def _many() -> list[Result]:
         costs[nodes] = 1e6 / statistics.median(rates) / (nodes + 1)
     worst = max(costs[16], costs[64]) / costs[4]
     text = ", ".join(f"{nodes}: {cost:.0f}" for nodes, cost in costs.items())
-    return [Result("µs per hop with 1, 4, 16, 64 nodes", text, f"{costs[4]:.0f} (4 nodes)", f"{worst:.2f}", "≤ 1.50", worst <= 1.5)]
+    return [
+        Result(
+            "µs per hop with 1, 4, 16, 64 nodes",
+            text,
+            f"{costs[4]:.0f} (4 nodes)",
+            f"{worst:.2f}",
+            "≤ 1.50",
+            worst <= 1.5,
+        )
+    ]
 
 
 def results() -> list[Result]:

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,7 @@ WIDTH, HEIGHT, FONT_SIZE, STEP = 640, 352, 34, 54
 LINE_HEIGHT, WIDTHS = 48, (192, 320, 480, 640)
 THRESHOLD, BOX_THRESHOLD, UNCLIP = 0.3, 0.5, 1.6
 GREY = 127  # what AIPP turns into (almost) zero
+RED = (220, 40, 40)
 AIPP = """\
 aipp_op {{
     aipp_mode: static
@@ -113,12 +114,17 @@ def draw() -> np.ndarray:
 def convert(folder: Path, originals: Path) -> tuple[Path, Path]:
     """Both models as .om: the detector for the size of the picture, the reader for a few widths."""
     (folder / "det.cfg").write_text(AIPP.format(width=WIDTH, height=HEIGHT), encoding="utf-8")
-    (folder / "rec.cfg").write_text(AIPP.format(width=0, height=0), encoding="utf-8")  # 0: as large as the gear
     shape = f"--input_shape=x:1,3,{HEIGHT},{WIDTH}"
     detector = models.convert(originals / DETECTOR, folder / "det", shape, "--insert_op_conf=det.cfg")
+    return detector, convert_reader(folder, originals)
+
+
+def convert_reader(folder: Path, originals: Path) -> Path:
+    """The reader as .om."""
+    (folder / "rec.cfg").write_text(AIPP.format(width=0, height=0), encoding="utf-8")  # 0: as large as the gear
     gears = ";".join(f"{LINE_HEIGHT},{width}" for width in WIDTHS)
     options = ("--input_shape=x:1,3,-1,-1", f"--dynamic_image_size={gears}", "--insert_op_conf=rec.cfg")
-    return detector, models.convert(originals / READER, folder / "rec", *options)
+    return models.convert(originals / READER, folder / "rec", *options)
 
 
 # ---- finding lines ---------------------------------------------------------------------------------------------------
@@ -248,12 +254,14 @@ def run(folder: Path, clock: Clock) -> tuple[np.ndarray, list[tuple[int, int, in
     return image, boxes, texts
 
 
-def save(path: Path, image: np.ndarray, boxes: list[tuple[int, int, int, int]]) -> None:
-    """The picture with its boxes."""
+def save(path: Path, image: np.ndarray, boxes: Sequence[tuple[int, int, int, int]], words: Sequence[str] = ()) -> None:
+    """The picture with its boxes, and with words below them if there are any."""
     drawn = Image.fromarray(image)
     pen = ImageDraw.Draw(drawn)
     for box in boxes:
-        pen.rectangle(box, outline=(220, 40, 40), width=2)
+        pen.rectangle(box, outline=RED, width=2)
+    for (left, _, _, bottom), text in zip(boxes, words, strict=False):
+        pen.text((left, bottom + 2), text, RED, ImageFont.load_default(18))
     drawn.save(path)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -46,7 +47,7 @@ SCALE = 2  # the photograph is this much larger than what the detector sees
 Box = tuple[int, int, int, int]
 
 
-def photograph() -> bytes:
+def photograph(lines: Sequence[str] = LINES) -> bytes:
     """A JPEG file: dark text on paper that is not evenly lit."""
     width, height = WIDTH * SCALE, HEIGHT * SCALE
     light = np.linspace(225, 252, width, dtype=np.float32) * np.linspace(0.97, 1.0, height, dtype=np.float32)[:, None]
@@ -54,7 +55,7 @@ def photograph() -> bytes:
     image = Image.fromarray(paper)
     pen = ImageDraw.Draw(image)
     font = ImageFont.load_default(FONT_SIZE * SCALE)
-    for number, line in enumerate(LINES):
+    for number, line in enumerate(lines):
         pen.text((30 * SCALE, (20 + number * STEP) * SCALE), line, (20, 24, 60 + 20 * number), font)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=92)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import generate_atc
+import generate_flow
 import generate_media
 import generate_onnx_suite
 import generate_torch
@@ -213,7 +214,7 @@ def support_index() -> str:
     lines += [
         f"| **all** | **{total}** | **{whole}** |",
         "",
-        "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md), the [ONNX test cases](onnx_suite.md), and the [pixel formats and media limits](media_limits.md) of the chips.",
+        "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md), the [ONNX test cases](onnx_suite.md), and the [pixel formats and media limits](media_limits.md) of the chips. [DataFlow](dataflow.md) has a page of its own.",
         "",
     ]
     return "\n".join(lines)
@@ -364,7 +365,7 @@ def outputs(stage: str) -> dict[Path, str]:
     pages[ROOT / "docs/environment.md"] = environment_page()
     pages[support / "operators.md"] = operators_page()
     pages[support / "onnx_suite.md"] = generate_onnx_suite.page()
-    for part in (generate_atc, generate_media, generate_torch):
+    for part in (generate_atc, generate_flow, generate_media, generate_torch):
         pages.update({path: text for path, text in part.outputs().items() if path.suffix == ".md"})
     return pages
 

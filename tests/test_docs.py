@@ -26,6 +26,8 @@ WITH_PROGRAMS = (
     "docs/howto_media.md",
     "docs/howto_torch.md",
     "docs/howto_operators_torch.md",
+    "docs/howto_dataflow.md",
+    "docs/howto_dataflow_watch.md",
 )
 TIME_LIMIT_S = 60
 

@@ -33,6 +33,8 @@ class Relay:
 
     @ff.proc_wrapper("i0,o0")
     def go(self, run_context, input_flow_msgs):
+        if not input_flow_msgs:  # another node raised for a transaction
+            return 0
         msg = input_flow_msgs[0]
         tensor = msg.get_tensor()
         if tensor is not None and tensor.numpy().ravel()[0] == -1:
@@ -79,7 +81,11 @@ class Environment:
         self.name = name
 
     def __reduce__(self) -> Any:
-        return os.environ.get, (self.name, "not set")
+        return environment_now, (self.name,)
+
+
+def environment_now(name: str) -> str:
+    return os.environ.get(name, "not set")
 
 
 def node(udf: type, inputs: int, outputs: int, **params: Any) -> df.FlowNode:
@@ -92,6 +98,13 @@ def node(udf: type, inputs: int, outputs: int, **params: Any) -> df.FlowNode:
     return made
 
 
+def one(decorated: Any, *args: Any) -> tuple[df.FlowData, df.FlowGraph]:
+    """A graph of one decorated function with one input."""
+    data = df.FlowData()
+    found = decorated.fnode(*args)(data)
+    return data, df.FlowGraph(list(found) if isinstance(found, tuple) else [found])
+
+
 def batched(batch: df.CountBatch | df.TimeBatch, udf: type = Relay) -> tuple[df.FlowData, df.FlowGraph]:
     """A graph of one node with a batch on its input."""
     data = df.FlowData()
@@ -102,5 +115,5 @@ def batched(batch: df.CountBatch | df.TimeBatch, udf: type = Relay) -> tuple[df.
 
 def value(fetched: tuple[list[df.Tensor], df.FlowInfo, int]) -> Any:
     """The tensor that was fetched, as lists; the code if it is not 0."""
-    [*tensors], _, code = fetched
-    return code if code else [tensor.numpy().tolist() for tensor in tensors][0]
+    tensors, _, code = fetched
+    return code if code else tensors[0].numpy().tolist()

@@ -29,18 +29,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def traces() -> Iterator[None]:
+def traces() -> Iterator[Traces]:
     """After a module with engines nothing of them may be left: processes, threads, descriptors, shared memory."""
     df.finalize()
     before = Traces()
-    yield
+    yield before
     df.finalize()
     before.check()
 
 
+@pytest.fixture(scope="module")
+def ray_cluster(traces: Traces) -> Iterator[None]:
+    """Started once for a module: sessions use the Ray that they find."""
+    traces.with_ray = True
+    ray = pytest.importorskip("ray")
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(address="local", include_dashboard=False, num_cpus=2, object_store_memory=256 << 20, logging_level="ERROR")
+    yield
+    df.finalize()
+    ray.shutdown()
+
+
 @pytest.fixture
-def engine(request: pytest.FixtureRequest, traces: None) -> Iterator[str]:
+def engine(request: pytest.FixtureRequest, traces: Traces) -> Iterator[str]:
     """A program that called init for one engine; the engine's name."""
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
     df.finalize()
     df.init({"softnpu.flow.engine": request.param})
     yield request.param

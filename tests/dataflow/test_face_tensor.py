@@ -148,11 +148,11 @@ def test_engines_provide_the_memory() -> None:
         asked.append((nbytes, align))
         return np.full(nbytes, 1, np.uint8)
 
-    core.set_provider(provider)
+    core.add_provider(provider)
     try:
         made = df.alloc_tensor([2, 2], df.DT_INT16, 128)
     finally:
-        core.set_provider(None)
+        core.remove_provider(provider)
     assert asked == [(8, 128)] and made.numpy().tolist() == [[257, 257], [257, 257]]
     assert df.alloc_tensor([2], df.DT_INT16).get_data_size() == 4 and len(asked) == 1
 

@@ -66,7 +66,7 @@ def test_counts_rates_and_times(engine: str) -> None:
     assert 0.09 <= rows["slow"]["busy_seconds"] <= seconds
     assert rows["slow"]["rate"] >= 10 / seconds * 0.9
     assert rows["slow"]["busy"] >= 0.09 / seconds * 0.9
-    assert 0.010 <= rows["slow"]["call_p50"] <= 0.010 * 1.25 * 1.6  # the edge of a bucket, on a busy machine
+    assert 0.010 <= rows["slow"]["call_p50"] <= 0.05  # sleep takes longer on a busy machine
     assert rows["double"]["call_p50"] < 0.005
     assert rows["slow"]["queue"] == 0
     assert rows["slow"]["state"] == "ready"

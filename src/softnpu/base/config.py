@@ -184,6 +184,12 @@ VARIABLES = (
         "dataflow",
     ),
     Variable(
+        "RESOURCE_CONFIG_PATH",
+        "",
+        "`numa_config.json` with servers and devices: a deployment file may name only these.",
+        "dataflow",
+    ),
+    Variable(
         "RAY_ADDRESS",
         "",
         "Cluster that the engine `ray` joins; without it a local Ray is started.",
@@ -446,6 +452,11 @@ class FlowSettings:
             metrics_port=number("metrics_port", 0, 65535),
             metrics_token=text("metrics_token", ""),
         )
+
+
+def resource_config() -> str:
+    """The description of machines and devices that a deployment is checked against; empty: none."""
+    return _env("RESOURCE_CONFIG_PATH")
 
 
 def ray_address(options: dict[str, str] | None = None) -> str:

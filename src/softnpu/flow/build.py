@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from softnpu.flow import deploy, log, model_build, validate
+from softnpu.base import config
+from softnpu.flow import deploy, log, model_build, numa, validate
 from softnpu.flow.errors import DfException
 from softnpu.flow.nodes import ATTR_DEPTH, ATTR_FLOW, ATTR_POLICY, FlowData, FlowNode, FlowOutput
 from softnpu.flow.plan import DEFAULT_DEPTH, INPUT, AlignRule, BodySpec, Function, Node, Plan, Port
@@ -21,7 +22,8 @@ class Drawing:
     """What is reachable from the outputs. `order` are the outputs as engines count them, `mapping` leads there."""
 
     inputs: list[FlowData]
-    nodes: list[FlowNode]
+    nodes: list[FlowNode]  # as they are found from the outputs back
+    along: list[FlowNode]  # the same, each after those it takes from
     order: list[FlowOutput]
     mapping: list[int]
 
@@ -29,6 +31,7 @@ class Drawing:
 def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
     """Walk back from the outputs; DfException for inputs that are not connected and for cycles."""
     nodes: list[FlowNode] = []
+    along: list[FlowNode] = []
     datas: dict[FlowData, None] = {}
     state: dict[FlowNode, bool] = {}  # False while the walk is inside the node
     walk: list[tuple[FlowNode, list[Any]]] = []
@@ -45,6 +48,7 @@ def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
             node, rest = walk[-1]
             if not rest:
                 state[node] = True
+                along.append(node)
                 walk.pop()
                 continue
             source = rest.pop()
@@ -59,7 +63,7 @@ def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
                     f"The graph has a cycle: {' → '.join([*path[::-1], path[-1]])}; a graph has no loops."
                 )
     order, mapping = arrange(outputs)
-    return Drawing(sorted(datas, key=lambda data: data.name), nodes, order, mapping)
+    return Drawing(sorted(datas, key=lambda data: data.name), nodes, along, order, mapping)
 
 
 def _sources(node: FlowNode, bare: bool) -> list[Any]:
@@ -94,11 +98,11 @@ def plan(
     A `nested` graph runs where its function runs, so the deployment file says nothing about its nodes.
     """
     models = {} if bare else _models(drawing, options, parallel)
-    number = {node: index for index, node in enumerate(drawing.nodes)}
+    number = {node: index for index, node in enumerate(drawing.along)}
     made = Plan(
         name,
         tuple(data.name for data in drawing.inputs),
-        tuple(_node(node, models, bare) for node in drawing.nodes),
+        tuple(_node(node, models, bare) for node in drawing.along),
         _edges(drawing, number),
         tuple(Port(number[output.node], output.index) for output in drawing.order),
         align,
@@ -116,7 +120,8 @@ def _placed(made: Plan, file: str | None) -> Plan:
     """Instances as the deployment file says."""
     if not file:
         return made
-    places = deploy.apply(made, file)
+    described = config.resource_config()
+    places = deploy.apply(made, file, numa.read(described) if described else None)
     return replace(made, nodes=tuple(replace(node, instances=places[deploy.label(node)]) for node in made.nodes))
 
 

@@ -35,6 +35,7 @@ class Outgoing:
     __slots__ = (
         "_marks",
         "_own",
+        "_sent_at",
         "asked",
         "depth",
         "epoch",
@@ -60,15 +61,13 @@ class Outgoing:
         self.asked = False  # the receiver was told that somebody waits
         self._marks = marks
         self._own = own  # life of this process
-        self._note()
+        self._sent_at = WORDS * number + SENT
+        marks[self._sent_at] = own << _EPOCH_AT
 
     def add(self) -> None:
         """One more is on its way."""
-        self.sent += 1
-        self._note()
-
-    def _note(self) -> None:
-        self._marks[WORDS * self.number + SENT] = self._own << _EPOCH_AT | self.sent
+        self.sent = sent = self.sent + 1
+        self._marks[self._sent_at] = self._own << _EPOCH_AT | sent
 
     def room(self) -> bool:
         """Whether the receiver's queue can take one more."""
@@ -91,7 +90,7 @@ class Outgoing:
         self.retained.clear()
         self.epoch = epoch
         self.sent = self.taken = 0
-        self._note()
+        self._marks[self._sent_at] = self._own << _EPOCH_AT
         self.asked = False
         return again
 
@@ -136,6 +135,10 @@ class Incoming:
         self.asked = -1  # how many had been sent when the sender said that it waits for room
         self._marks[WORDS * self.number] = epoch << _EPOCH_AT
         self._marks[WORDS * self.number + 1] = epoch << _EPOCH_AT
+
+    def close(self) -> None:
+        """The shared memory goes; messages that nobody fetched still know this channel."""
+        self._marks = memoryview(bytearray(8 * WORDS * (self.number + 1))).cast("Q")
 
     def take(self) -> None:
         """A message left the queue."""

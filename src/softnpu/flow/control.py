@@ -8,9 +8,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from softnpu.base import config
-from softnpu.base.errors import NpuError
-from softnpu.flow import codes, log, naming, options
+from softnpu.flow import codes, log, naming, options, settings
 from softnpu.flow.errors import DfException
 
 if TYPE_CHECKING:
@@ -56,10 +54,7 @@ def current_options() -> dict[str, str]:
 
 def engine(values: dict[str, Any]) -> str:
     """The engine that options or the environment ask for."""
-    try:
-        return config.FlowSettings.load(values).engine
-    except NpuError as problem:
-        raise DfException(f"{problem.text}: {problem.remedy}.") from problem
+    return settings.load(values).engine
 
 
 def finalize() -> None:

@@ -175,12 +175,18 @@ class PyFunction:
             bool(values.get("visible_device_enable")),
         )
 
-    def __call__(self, run_context: Any, input_flow_msgs: Any) -> int:
-        """The engine's entry: messages in, outputs through the context. Not for plain values."""
+    def __call__(self, *args: Any, **kwargs: Any) -> int:
+        """The engine's entry `(run_context, input_flow_msgs)`: messages in, outputs through the context. Not for plain values."""
         from softnpu.flow.bodies.function import call_with_context
 
+        if kwargs or len(args) != 2 or not hasattr(args[0], "set_output"):
+            name = self.func_name
+            raise TypeError(
+                f"{name} is decorated and works in a node: make one with {name}.fnode(); "
+                f"the plain function is {name}.__wrapped__"
+            )
         return call_with_context(
-            self._function, self._options.values.get("choice_output"), self.output_num, run_context, input_flow_msgs
+            self._function, self._options.values.get("choice_output"), self.output_num, args[0], args[1]
         )
 
 

@@ -103,7 +103,7 @@ class Endpoint:
         for group in groups:
             for number in group:
                 channel = self._out.get(number)
-                if channel is not None and (channel.waiting or not channel.room()):
+                if channel is not None and (channel.waiting or not channel.room()) and not channel.overwrite:
                     return False
         return True
 
@@ -350,15 +350,18 @@ class Endpoint:
         if channel.waiting:
             self._ask(channel)
 
-    def taken(self, message: Message) -> None:
-        """A message left its queue: there is room for another."""
+    def taken(self, message: Message) -> bool:
+        """A message left its queue: there is room for another. True if a sender that waits was told so (by the next flush)."""
         if message.ticket is None:
-            return
+            return False
         channel, epoch, _ = message.ticket
-        if epoch == channel.epoch:
-            channel.take()
-            if channel.asked >= 0 and channel.free() * 4 >= channel.depth:
-                self._answer(channel)
+        if epoch != channel.epoch:
+            return False
+        channel.take()
+        if channel.asked < 0 or channel.free() * 4 < channel.depth:
+            return False
+        self._answer(channel)
+        return True
 
     def finished(self, ticket: tuple[Incoming, int, int]) -> None:
         """The results of a message are on their way: its sender may forget it."""
@@ -399,6 +402,8 @@ class Endpoint:
     def close(self) -> None:
         """Let go of everything; nothing can be sent or received any more."""
         with self.lock:
+            for channel in self._in.values():
+                channel.close()
             for table in (self._out, self._in, self._local, self._peers):
                 table.clear()
             self._asked.clear()

@@ -11,7 +11,7 @@ from softnpu.flow.info import FlowInfo
 from softnpu.flow.message import EOS, PICKLED, RAW_DATA, TENSOR_DATA, TORCH_TENSOR, Message
 from softnpu.flow.nodes import FlowData
 from softnpu.flow.register import msg_type_register
-from softnpu.flow.tensor import Tensor
+from softnpu.flow.tensor import Tensor, wrap
 
 Items = list[tuple[int, Message]]
 WITH_DATA = (codes.SUCCESS, codes.SUBHEALTHY)
@@ -131,6 +131,9 @@ def tensors_of(messages: Sequence[Message], envelope: Message | None, code: int)
     for message in messages:
         if message.null:
             continue
+        if message.msg_type == TORCH_TENSOR:
+            tensors.append(_from_torch(message))
+            continue
         if message.msg_type != TENSOR_DATA:
             log.error(
                 "fetch_data: the output is an object (message type %d), not a tensor; use fetch()", message.msg_type
@@ -138,6 +141,13 @@ def tensors_of(messages: Sequence[Message], envelope: Message | None, code: int)
             return [], about, codes.PARAM_INVALID
         tensors.append(codec.decode_object(message, msg_type_register))
     return tensors, about, code
+
+
+def _from_torch(message: Message) -> Tensor:
+    """The result of an npu_model is a tensor too: without this nobody could read its FlowInfo."""
+    from softnpu.flow import torch_door
+
+    return wrap(torch_door.as_array(message).copy())
 
 
 def objects_of(messages: Sequence[Message], code: int) -> tuple[list[Any], int]:

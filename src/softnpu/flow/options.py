@@ -75,6 +75,7 @@ OWN: dict[str, Callable[[str], str]] = {
     "softnpu.flow.workspace": _matches("[01]", 'use "0" or "1"'),
     "softnpu.flow.timeline": _filled,
     "softnpu.flow.metrics_token": _matches(r"[A-Za-z0-9._~-]{8,128}", "use 8 to 128 letters, digits, . _ ~ -"),
+    "softnpu.flow.ray_address": _filled,
     "softnpu.flow.metrics_port": _matches(r"\d{1,5}", "write a port number"),
 }
 

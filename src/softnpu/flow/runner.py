@@ -13,11 +13,9 @@ from typing import Any, Protocol
 from softnpu.flow import cells, codes, log
 from softnpu.flow.body import Body, Place, load
 from softnpu.flow.cells import Cells
+from softnpu.flow.inputs import Batching, Bundle, Input, Task
 from softnpu.flow.message import Message, failure
-from softnpu.flow.plan import AlignRule, CountRule, Function, Node, Plan
-from softnpu.flow.rules.align import Aligner
-from softnpu.flow.rules.batch import CountBatch, TimeBatch
-from softnpu.flow.rules.pairing import Pairing
+from softnpu.flow.plan import Function, Node, Plan
 from softnpu.flow.streams import StreamInput, StreamThread
 
 _clock = time.perf_counter_ns
@@ -49,92 +47,6 @@ class Host(Protocol):
         """For whoever watches; only if `watched`."""
 
 
-class Input:
-    """The queue of one input, as channels see it."""
-
-    __slots__ = ("_index", "_overwrite", "_runner", "_task", "batch")
-
-    def __init__(self, runner: Runner, index: int, task: Task, batch: CountBatch | TimeBatch | None) -> None:
-        self._runner = runner
-        self._index = index
-        self._task = task
-        self._overwrite = runner.node.overwrite
-        self.batch = batch
-
-    def arrive(self, message: Message) -> None:
-        """A message came from a channel."""
-        runner = self._runner
-        words = runner.words
-        words[cells.RECEIVED] = received = words[cells.RECEIVED] + 1
-        if received < 64 or not received & 7:  # cells.measured, without the call
-            message.arrived = _clock()
-        if self.batch is not None:
-            runner.host.taken(message)
-            for made in self.batch.push(message, time.monotonic()):
-                made.arrived = _clock()
-                self._task.push(self._index, made)
-        else:
-            self._task.push(self._index, message)
-            if self._overwrite and self._task.waiting(self._index) > runner.node.depth:
-                runner.absorb(self._task.drop_oldest(self._index))
-                runner.words[cells.DROPPED] += 1
-
-    def backlog(self) -> int:
-        """Messages that wait here."""
-        return self._task.waiting(self._index)
-
-    def tick(self, now: float) -> None:
-        """Time passed: a batch may be due."""
-        if self.batch is not None:
-            for made in self.batch.tick(now):
-                self._task.push(self._index, made)
-
-    def deadline(self) -> float | None:
-        """When a batch is due."""
-        return None if self.batch is None else self.batch.deadline()
-
-
-class Task:
-    """One function of the node and the messages that wait for it."""
-
-    def __init__(self, runner: Runner, index: int, function: Function, align: AlignRule) -> None:
-        self.index = index
-        self.function = function
-        self.runner = runner
-        wanted = align.cache and len(function.inputs) > 1 and not function.stream
-        self.aligner = Aligner(function.inputs, align, runner.forgotten) if wanted else None
-        self.pairing = Pairing(function.inputs)
-
-    def push(self, index: int, message: Message) -> None:
-        """A message on one of its inputs."""
-        if self.aligner is None:
-            self.pairing.push(index, message)
-        else:
-            self.runner.host.taken(message)  # it waits in the cache now, not in the queue
-            self.aligner.push(index, message, time.monotonic())
-
-    def pop(self) -> list[Message] | None:
-        """The next complete set of inputs."""
-        if self.aligner is None:
-            return self.pairing.pop()
-        return self.aligner.pop(time.monotonic())
-
-    def waiting(self, index: int) -> int:
-        """Messages of one input that wait."""
-        return self.pairing.waiting(index) if self.aligner is None else 0
-
-    def drop_oldest(self, index: int) -> Message:
-        """Give up the oldest message of an input that must not grow."""
-        return self.pairing.drop_oldest(index)
-
-    def forget(self, trans_id: int) -> None:
-        """A transaction ended elsewhere."""
-        for message in (self.pairing if self.aligner is None else self.aligner).drop(trans_id):
-            if self.aligner is None:
-                self.runner.host.taken(message)
-            self.runner.forgotten(message)
-
-
 class Out:
     """The outlet of the call that is going on."""
 
@@ -154,8 +66,12 @@ class Out:
         runner = self._runner
         runner.words[cells.SENT] += 1
         runner.host.emit(runner.seat, output, message)
-        if _clock() - runner.words[cells.BEGAN] > _SLOW:  # a generator: what it made so far is wanted now
-            runner.host.progressed()
+        if (runner.slow and runner.words[cells.CALLS]) or _clock() - runner.words[cells.BEGAN] > _SLOW:
+            runner.host.progressed()  # what a long call made so far is wanted now
+
+    def hurry(self) -> None:
+        """A generator: nobody knows how long it takes until it goes on."""
+        self._runner.host.progressed()
 
     def raise_exception(self, code: int, context_id: int, trans_id: int) -> None:
         """See Outlet."""
@@ -214,13 +130,7 @@ class Runner:
             inlets = []
             for index in task.function.inputs:
                 rule = self.node.batches.get(index)
-                batch = None
-                if rule is not None:
-                    batch = (
-                        CountBatch(rule, self.forgotten)
-                        if isinstance(rule, CountRule)
-                        else TimeBatch(rule, self.forgotten)
-                    )
+                batch = None if rule is None else Batching(rule, self)
                 if task.function.stream:
                     inlets.append(StreamInput(self, batch))
                     made[index] = inlets[-1]
@@ -249,13 +159,15 @@ class Runner:
 
     def absorb(self, message: Message) -> None:
         """A message left its queue for good."""
-        if message.ticket is not None:
+        if type(message.ticket) is not Bundle:
             self.host.taken(message)
-            self.finished.append(message.ticket)
+        self.forgotten(message)
 
     def forgotten(self, message: Message) -> None:
-        """Nothing will come of a message any more, or it became part of a batch."""
-        if message.ticket is not None:
+        """Nothing will come of a message any more, or its results are made."""
+        if type(message.ticket) is Bundle:
+            self.finished += message.ticket
+        elif message.ticket is not None:
             self.finished.append(message.ticket)
 
     def wait_for_room(self, until: float | None) -> None:
@@ -290,12 +202,12 @@ class Runner:
         return False
 
     def _call(self, task: Task, messages: list[Message]) -> None:
-        tickets = [message.ticket for message in messages if message.ticket is not None]
-        if task.aligner is None:
-            for message in messages:
+        tickets = _tickets(messages)
+        for message in messages:
+            if not task.raw or not task.absorbed(message):
                 self.host.taken(message)
-            if self.slow and tickets:  # who waits for room shall not have to wait for the end of this call
-                self.host.progressed()
+        if self.slow and tickets:  # who waits for room shall not have to wait for the end of this call
+            self.host.progressed()
         head = _head(messages)
         trans_id = head.trans_id if head is not None else 0
         code = 0 if self.body.takes_failures else _failed(messages)
@@ -333,7 +245,7 @@ class Runner:
     def _guarded(self, task: Task, messages: list[Message]) -> int:
         try:
             return self.body.call(task.index, messages, self.out)
-        except Exception:
+        except (Exception, SystemExit):  # a function may end its call, not its node
             log.error("node %s, function %s: %s", self.place.node, task.function.name, traceback.format_exc())
             return codes.FUNC_FAILED
 
@@ -394,6 +306,18 @@ class Runner:
     def always_ready(self) -> bool:
         """Whether it has a function without inputs, which is called for ever."""
         return bool(self._sources) and not self.stopped
+
+
+def _tickets(messages: list[Message]) -> list[Any]:
+    """Where the messages came from, those in batches too."""
+    found: list[Any] = []
+    for message in messages:
+        ticket = message.ticket
+        if type(ticket) is Bundle:
+            found += ticket
+        elif ticket is not None:
+            found.append(ticket)
+    return found
 
 
 def _head(messages: list[Message]) -> Message | None:

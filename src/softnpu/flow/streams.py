@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from softnpu.flow import cells, codes, log
 from softnpu.flow.errors import DfAbortException
 from softnpu.flow.message import Message
-from softnpu.flow.rules.batch import CountBatch, TimeBatch
 
 if TYPE_CHECKING:
-    from softnpu.flow.runner import Runner, Task
+    from softnpu.flow.inputs import Batching, Task
+    from softnpu.flow.runner import Runner
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 1.0
@@ -24,11 +24,12 @@ _LONGEST_PAUSE = 1.0
 class StreamInput:
     """One input of a stream function: the channel puts in, the function takes out."""
 
-    def __init__(self, runner: Runner, batch: CountBatch | TimeBatch | None) -> None:
+    def __init__(self, runner: Runner, batch: Batching | None) -> None:
         self.maxsize = runner.node.depth
         self.batch = batch
         self._runner = runner
         self._messages: deque[Message] = deque()
+        self._batches: deque[Message] = deque()  # made, and not taken yet
         self._some = threading.Condition()
         self._ended = False
 
@@ -39,16 +40,8 @@ class StreamInput:
         words[cells.RECEIVED] = received = words[cells.RECEIVED] + 1
         if cells.measured(received):
             message.arrived = time.perf_counter_ns()
-        made = [message]
-        if self.batch is not None:
-            runner.host.taken(message)
-            made = self.batch.push(message, time.monotonic())
-        self._put(made)
-
-    def _put(self, messages: list[Message]) -> None:
-        runner = self._runner
         with self._some:
-            self._messages.extend(messages)
+            self._messages.append(message)
             if runner.node.overwrite and len(self._messages) > self.maxsize:
                 runner.absorb(self._messages.popleft())
                 runner.words[cells.DROPPED] += 1
@@ -59,23 +52,29 @@ class StreamInput:
         until = None if timeout is None else time.monotonic() + timeout
         self._runner.wait_for_room(until)
         with self._some:
-            while not self._messages:
+            while (message := self._next()) is None:
                 if self._ended:
                     raise DfAbortException("The graph ends.", codes.FUNC_EXIT)
                 rest = None if until is None else until - time.monotonic()
                 if rest is not None and rest <= 0:
                     raise queue.Empty
                 self._some.wait(rest)
-            message = self._messages.popleft()
         if message.arrived:
             cells.waited(self._runner.words, time.perf_counter_ns() - message.arrived)
         self._runner.absorb(message)
         self._runner.host.progressed()
         return message
 
+    def _next(self) -> Message | None:
+        if self.batch is None:
+            return self._messages.popleft() if self._messages else None
+        while not self._batches and self._messages:
+            self._batches += self.batch.push(self._messages.popleft(), time.monotonic())
+        return self._batches.popleft() if self._batches else None
+
     def qsize(self) -> int:
         """Messages that wait."""
-        return len(self._messages)
+        return len(self._messages) + len(self._batches)
 
     backlog = qsize
 
@@ -88,7 +87,10 @@ class StreamInput:
     def tick(self, now: float) -> None:
         """Time passed: a batch may be due."""
         if self.batch is not None:
-            self._put(self.batch.tick(now))
+            with self._some:
+                self._batches += self.batch.tick(now)
+                if self._batches:
+                    self._some.notify_all()
 
     def deadline(self) -> float | None:
         """When a batch is due."""

@@ -56,6 +56,8 @@ class Tensor:
             if not data.flags.c_contiguous:
                 raise DfException("The array is not C-contiguous; pass numpy.ascontiguousarray(array).")
             array = np.asarray(data)
+        elif hasattr(data, "__array__"):  # a torch tensor and its like: in C order, and no memory of theirs
+            array = np.array(np.asarray(data), order="C")
         else:
             array = np.array(data)
         self._array: Array = _fit(array, tensor_desc)
@@ -164,13 +166,17 @@ def _plain(nbytes: int, align: int) -> Array:
     return room[start : start + nbytes]
 
 
-_provider: Provider = _plain
+_providers: list[Provider] = [_plain]
 
 
-def set_provider(provider: Provider | None) -> None:
-    """Where alloc_tensor takes memory from: an engine gives memory that travels without a copy; None: NumPy's own."""
-    global _provider
-    _provider = provider or _plain
+def add_provider(provider: Provider) -> None:
+    """From now on alloc_tensor takes memory from here: an engine's travels without a copy."""
+    _providers.append(provider)
+
+
+def remove_provider(provider: Provider) -> None:
+    """An engine ended: back to the one before."""
+    _providers.remove(provider)
 
 
 def allocate(shape: Sequence[int], dtype: Any, align: int = 64) -> Array:
@@ -187,7 +193,7 @@ def allocate(shape: Sequence[int], dtype: Any, align: int = 64) -> Array:
         )
     element = np.dtype(dtypes.numpy_type(kind))
     try:
-        room = _provider(_count(dims) * element.itemsize, align)
+        room = _providers[-1](_count(dims) * element.itemsize, align)
     except MemoryError as problem:
         raise DfException(f"No memory for a tensor {dims} of {kind}: {problem}", codes.DATATYPE_INVALID) from problem
     return np.ndarray(dims, element, room)

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from softnpu.base import config
-from softnpu.flow import log
+from softnpu.flow import log, settings
 from softnpu.flow.plan import Function
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def snake(name: str) -> str:
 
 def write_if_asked(work: Work, folder: str | None) -> None:
     """The workspace of a process point, where SOFTNPU_FLOW_WORKSPACE asks for it."""
-    if not config.FlowSettings.load(_options()).workspace:
+    if not settings.load(_options()).workspace:
         return
     target = Path(folder or folder_of(work.name))
     python = _skeleton(target, work.name, work.functions, work.output_num, work.resources)
@@ -117,7 +116,7 @@ def _skeleton(
     """CMakeLists.txt, the JSON file and the C++ side; gives the folder of the Python side."""
     stem = f"func_{snake(name)}"
     kinds = {"num_cpus": "cpu", "memory": "memory", "num_npus": "num_npus"}
-    settings = {
+    content = {
         "func_list": [
             {
                 "func_name": each.name,
@@ -136,7 +135,7 @@ def _skeleton(
         "running_resources_info": [{"type": kinds[key], "num": number} for key, number in resources.items()],
     }
     _write(folder / "CMakeLists.txt", _CMAKE.format(name=stem))
-    _write(folder / f"{stem}.json", json.dumps(settings, indent=4))
+    _write(folder / f"{stem}.json", json.dumps(content, indent=4))
     names = ", ".join(each.name for each in functions)
     _write(folder / "src_cpp" / f"{stem}.cpp", _CPP.format(name=stem, functions=names))
     return folder / "src_python"

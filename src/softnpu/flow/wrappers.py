@@ -13,6 +13,9 @@ from softnpu.flow import codes, log
 from softnpu.flow.errors import DfAbortException
 from softnpu.flow.work import PORTS
 
+_TRACEBACKS = 10
+_failures: dict[str, int] = {}  # how often each function failed in this process
+
 
 def parse_ports(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """`"i0,i1,o0"` as input and output indexes."""
@@ -49,10 +52,14 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., int]:
 
 
 def report(what: str) -> None:
-    """Say what just failed, with the traceback: on stderr for whoever looks, and in the log."""
-    text = traceback.format_exc()
-    sys.stderr.write(f"{what} failed:\n{text}")
-    log.error("%s failed: %s", what, text)
+    """Say what just failed: the traceback on stderr the first times, a line in the log each time."""
+    problem = sys.exc_info()[1]
+    _failures[what] = count = _failures.get(what, 0) + 1
+    if count <= _TRACEBACKS:
+        end = " (no more tracebacks of it after this one)" if count == _TRACEBACKS else ""
+        sys.stderr.write(f"{what} failed{end}:\n{traceback.format_exc()}")
+        sys.stderr.flush()
+    log.error("%s failed (%d): %s: %s", what, count, type(problem).__name__, problem)
 
 
 def init_wrapper() -> Callable[[Callable[..., Any]], Callable[..., int]]:

@@ -152,6 +152,10 @@ def _message(value: Any, source: Message | None, register: MsgTypeRegister) -> M
     return message if source is None else message.inherit(source)
 
 
+def _nothing() -> None:
+    """For an outlet that holds nothing back."""
+
+
 def _sender(name: str, outputs: Sequence[int], choice: Choice, register: MsgTypeRegister) -> Send:
     """What becomes of a result, decided once per function."""
     if len(outputs) == 1:
@@ -162,8 +166,10 @@ def _sender(name: str, outputs: Sequence[int], choice: Choice, register: MsgType
 def _sends_one(output: int, choice: Choice, register: MsgTypeRegister) -> Send:
     def send(value: Any, source: Message | None, out: Outlet, owned: bool) -> int:
         if type(value) is GeneratorType:
+            hurry = getattr(out, "hurry", _nothing)
             for each in value:
                 send(each, source, out, False)
+                hurry()
         elif choice is None or choice(value):
             message = _message(value, source, register)
             message.payload.owned = owned
@@ -182,7 +188,13 @@ def _wrong_length(name: str, result: Any, count: int) -> int:
 def _sends_many(name: str, outputs: Sequence[int], choice: Choice, register: MsgTypeRegister) -> Send:
     def send(result: Any, source: Message | None, out: Outlet, owned: bool) -> int:
         if type(result) is GeneratorType:
-            return next((code for code in (send(each, source, out, False) for each in result) if code), 0)
+            hurry = getattr(out, "hurry", _nothing)
+            for each in result:
+                code = send(each, source, out, False)
+                if code:
+                    return code
+                hurry()
+            return 0
         if type(result) is not tuple or len(result) != len(outputs):
             return _wrong_length(name, result, len(outputs))
         for output, value in zip(outputs, result, strict=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from softnpu.base import config
-from softnpu.flow import codes
+from softnpu.flow import codes, settings
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -30,7 +29,7 @@ def start(plan: Plan, options: dict[str, str] | None = None) -> Any:
     """Run a plan on the engine that the options or the environment name."""
     if options:
         plan.options = {**plan.options, **options}
-    name = config.FlowSettings.load(plan.options).engine
+    name = settings.load(plan.options).engine
     if name == "embedded":
         from softnpu.flow.engines.embedded.session import Session as Embedded
 

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from softnpu.base import config
-from softnpu.flow import cells, codes, log
+from softnpu.flow import cells, codes, log, settings
 from softnpu.flow.cells import Cells
 from softnpu.flow.endpoint import Queue, private
 from softnpu.flow.engines.outputs import Fetched, Outputs
@@ -59,7 +58,7 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.layout = arrange(plan, one_process=True)
-        settings = config.FlowSettings.load(plan.options)
+        chosen = settings.load(plan.options)
         self._outputs = Outputs(plan, lambda message: None)
         self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
         self._exceptions = Exceptions()
@@ -74,8 +73,8 @@ class Session:
             node = plan.nodes[seat.node]
             place = place_of(plan, node, seat.instance)
             runner = Runner(plan, node, seat.number, place, self.rows[seat.number], self)
-            runner.strict = settings.strict
-            runner.watched = bool(settings.timeline)
+            runner.strict = chosen.strict
+            runner.watched = bool(chosen.timeline)
             self._runners.append(runner)
         self._channels = [
             Channel(self._queue(channel.runner, channel.index), channel.depth, channel.overwrite)
@@ -179,7 +178,7 @@ class Session:
                 busy = self._move()
                 for runner in self._runners:
                     runner.tick()
-                    if runner.step():
+                    if _step(runner):
                         busy = True
                         runner.finished.clear()
                         found = enough()
@@ -189,7 +188,12 @@ class Session:
         finally:
             self._running = False
 
-    def _wait(self, ready: Callable[[], Result | None], timeout: float | None) -> Result | None:
+    def _wait(
+        self,
+        ready: Callable[[], Result | None],
+        timeout: float | None,
+        deadline: Callable[[], float | None] = lambda: None,
+    ) -> Result | None:
         until = None if timeout is None else time.monotonic() + timeout
         with self._news:
             while True:
@@ -202,12 +206,12 @@ class Session:
                 rest = None if until is None else until - time.monotonic()
                 if rest is not None and rest <= 0:
                     return None
-                self._news.wait(self._sleep(rest))
+                self._news.wait(self._sleep(rest, deadline()))
 
-    def _sleep(self, rest: float | None) -> float | None:
-        deadlines = [runner.deadline() for runner in self._runners]
+    def _sleep(self, rest: float | None, due: float | None) -> float | None:
+        deadlines = [due, *(runner.deadline() for runner in self._runners)]
         times = [each - time.monotonic() for each in deadlines if each is not None]
-        if any(runner.threads for runner in self._runners):
+        if any(runner.threads or runner.always_ready() for runner in self._runners):
             times.append(_BREATH)
         if rest is not None:
             times.append(rest)
@@ -248,7 +252,7 @@ class Session:
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
-        found = self._wait(lambda: self._ready(indexes, align), timeout)
+        found = self._wait(lambda: self._ready(indexes, align), timeout, lambda: self._outputs.deadline(indexes))
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
     def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
@@ -278,3 +282,11 @@ class Session:
             {"node": self.plan.nodes[seat.node].name, "instance": seat.instance, **row.read()}
             for seat, row in zip(self.layout.seats, self.rows, strict=True)
         ]
+
+
+def _step(runner: Runner) -> bool:
+    """Whether a call was made that got anything forward: a source with nothing to say would be called for ever."""
+    if not runner.always_ready():
+        return runner.step()
+    before = runner.words[cells.SENT], runner.backlog()
+    return runner.step() and before != (runner.words[cells.SENT], runner.backlog())

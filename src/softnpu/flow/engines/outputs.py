@@ -74,18 +74,16 @@ class Outputs:
             self._raised[key] = deque(self._ended.values())
             for trans_id in self._ended:
                 aligner.drop(trans_id)
-        now = time.monotonic()
-        for index in key:
-            queue = self.queues[index].messages
-            while queue:
-                message = queue.popleft()
-                self._taken(message)
-                aligner.push(index, message, now)
         if self._raised[key]:
             return [], self._raised[key].popleft(), codes.USER_RAISE_EXCEPTION
-        group = aligner.pop(now)
-        if group is None:
-            return None
+        now = time.monotonic()
+        while (group := aligner.pop(now)) is None:
+            index = next((each for each in (aligner.wanted(), *key) if self.queues[each].messages), None)
+            if index is None:
+                return None
+            message = self.queues[index].messages.popleft()
+            self._taken(message)
+            aligner.push(index, message, now)
         by_index = dict(zip(key, group, strict=True))
         messages = [by_index[index] for index in indexes]
         if isinstance(group, Incomplete):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from softnpu.base import config
-from softnpu.flow import codes
+from softnpu.flow import codes, settings
 
 if TYPE_CHECKING:
     from softnpu.flow.graph import FlowGraph
@@ -41,8 +40,8 @@ class Watched:
         """The engine runs, nothing was fed yet."""
         self._since = time.perf_counter_ns()
         self._watched_session = session
-        settings = config.FlowSettings.load(session.plan.options)
-        if settings.timeline or settings.metrics_port:
+        chosen = settings.load(session.plan.options)
+        if chosen.timeline or chosen.metrics_port:
             from softnpu.flow.watch.start import attach
 
             attach(session)

@@ -141,8 +141,11 @@ class EmbeddedSource(CrewSource):
     engine = "embedded"
 
     def _mark(self, channel: Channel, which: int) -> int:
-        marks = self.crew.marks()
-        return 0 if marks is None else int(marks[WORDS * channel.number + which])
+        try:
+            marks = self.crew.marks()
+            return 0 if marks is None else int(marks[WORDS * channel.number + which])
+        except ValueError:  # another thread has closed the graph in between, and its memory is gone
+            return 0
 
     def depth(self, channel: Channel) -> int:
         """Sent by one side, taken by the other: it includes what is still in the pipe."""

@@ -6,22 +6,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.base import config
+from softnpu.flow import settings
 from softnpu.flow.watch.server import Server
 from softnpu.flow.watch.timeline import Timeline
 
 
 def attach(session: Any) -> None:
     """The timeline and the metrics that the options of a session ask for; they end when the session is closed."""
-    settings = config.FlowSettings.load(session.plan.options)
+    chosen = settings.load(session.plan.options)
     endings: list[Callable[[], None]] = []
-    if settings.metrics_port:
-        server = session.metrics_server = Server(session, settings.metrics_port, settings.metrics_token)
+    if chosen.metrics_port:
+        server = session.metrics_server = Server(session, chosen.metrics_port, chosen.metrics_token)
         endings.append(server.close)
-        if not settings.metrics_token:  # somebody asked for it, and cannot know the token otherwise
+        if not chosen.metrics_token:  # somebody asked for it, and cannot know the token otherwise
             sys.stderr.write(f"softnpu: metrics of graph {session.plan.name}: {server.url}\n")
-    if settings.timeline:
-        endings.append(Timeline(session, settings.timeline).close)
+    if chosen.timeline:
+        endings.append(Timeline(session, chosen.timeline).close)
     if endings:
         close = session.close
 

@@ -267,7 +267,7 @@ class _Board:
         message = read_record(data, self._crew.endpoint._atlas)
         each = self._wires.get(number)
         if each is not None:
-            each.came(message)
+            each.came(private(message))  # a copy of our own: the worker gets its memory back
 
     def _ready(self, process: int) -> None:
         for each in tuple(self._wires.values()):
@@ -287,9 +287,7 @@ def _wire(source: Source, tap: Tap, name: str, seat: Seat, output: int) -> _Wire
         return _EmbeddedWire(board, tap, name, seat, output, tap._last)
     if isinstance(source, InlineSource):
         return _InlineWire(source.session, tap, name, seat, output)
-    if source.seats:
-        raise DfException(f"tap: the engine {source.engine} cannot show messages; use embedded or inline for it.")
-    return _Wire(tap, name, seat, output)  # the stub: nothing ever passes
+    return _Wire(tap, name, seat, output)  # nothing ever passes
 
 
 def tap(
@@ -301,6 +299,8 @@ def tap(
     """A tap on an output, on all outputs of a node, or on an input of a graph; before or while it runs."""
     if not isinstance(last, int) or not 1 <= last <= _MOST:
         raise DfException(f"tap: last is a number of messages from 1 to {_MOST}, not {last!r}.")
+    if graph._engine() == "ray":
+        raise DfException("tap: the engine ray cannot show messages; use embedded or inline for it.")
     made = Tap([_place(graph, target)], callback, last)
     graph.on_session(made.attach)
     return made

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from softnpu.flow import log
+from softnpu.flow import codes, log
+from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import INPUT
 from softnpu.flow.watch import probe
@@ -52,15 +53,28 @@ class Timeline:
         self._arrows = 0
         self._depths: dict[int, int] = {}
         self._ending = threading.Event()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._part, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
-        self._file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        self._file = self._open()
         self._first = True
+        self._broken = False
         self._name_all()
         self._source.listen(self.calls)
         probe.listen(session, self)
         self._sampler = threading.Thread(target=self._sample, daemon=True, name="timeline")
         self._sampler.start()
+
+    def _open(self) -> TextIO:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(self._part, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
+            file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        except OSError as problem:
+            _release(self.path)
+            raise DfException(
+                f"The timeline {self.path} cannot be written: {problem.strerror}; name another file in "
+                "softnpu.flow.timeline.",
+                codes.PARAM_INVALID,
+            ) from problem
+        return file
 
     # ---- what is there -----------------------------------------------------------------------------------------------
 
@@ -179,10 +193,14 @@ class Timeline:
                     self._write({**event, "args": {"messages": depth}})
 
     def _write(self, event: dict[str, Any]) -> None:
-        if self._file.closed:  # a worker that ends late
+        if self._broken or self._file.closed:  # a worker that ends late
             return
-        self._file.write(("" if self._first else ",\n") + json.dumps(event, separators=(",", ":")))
-        self._first = False
+        try:
+            self._file.write(("" if self._first else ",\n") + json.dumps(event, separators=(",", ":")))
+            self._first = False
+        except OSError as problem:  # the disk is full: that is no reason to stop the graph
+            self._broken = True
+            log.error("the timeline %s ends here: %s", self.path, problem)
 
     def close(self) -> None:
         """End the file; call it after the session was closed, so that the last calls are in it."""
@@ -190,13 +208,14 @@ class Timeline:
             return
         self._ending.set()
         self._sampler.join()
-        with self._lock:
-            self._file.write("\n]}\n")
-            self._file.close()
-        os.replace(self._part, self.path)
-        with _lock:
-            _taken.discard(str(self.path.absolute()))
-        log.info("timeline: %s; open it in https://ui.perfetto.dev", self.path)
+        try:
+            with self._lock, self._file:
+                self._file.write("\n]}\n")
+            os.replace(self._part, self.path)
+            log.info("timeline: %s; open it in https://ui.perfetto.dev", self.path)
+        except OSError as problem:
+            log.error("the timeline %s is not complete: %s; what there is of it is %s", self.path, problem, self._part)
+        _release(self.path)
 
 
 def _process(seat: int) -> int:
@@ -205,6 +224,12 @@ def _process(seat: int) -> int:
 
 def _us(nanoseconds: int) -> float:
     return nanoseconds / 1000
+
+
+def _release(path: Path) -> None:
+    """The next graph may use the name."""
+    with _lock:
+        _taken.discard(str(path.absolute()))
 
 
 def _own_path(path: Path) -> Path:

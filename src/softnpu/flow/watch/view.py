@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from softnpu.flow.graph import FlowGraph
 
 _HEADS = (
-    "node", "state", "calls", "rate", "busy", "queue", "call p50", "p90", "p99", "wait p50", "p99", "failed", "dropped",
+    "node", "state", "calls", "rate", "busy", "queue", "p50", "p90", "p99", "wait p50", "wait p99", "failed", "dropped",
     "restarts", "memory",
 )  # fmt: skip
 _LEFT = 2  # columns of text; numbers stand to the right
 _QUEUE_AT, _FAILED_AT = 5, 11
+_SPARE = (13, 12, 7, 14, 9, 10, 6)  # columns that a narrow terminal does without, in this order
 
 
 def cells_of(row: Row, several: bool) -> list[str]:
@@ -68,23 +69,47 @@ def _padded(text: str, wide: int, left: bool) -> str:
     return text + space if left else space + text
 
 
-def rich_table(title: str, rows: list[Row]) -> Table:
-    """The same for a terminal, with what needs attention in colour."""
+def _fitting(lines: list[list[str]], most: int) -> list[int]:
+    """The columns for which a terminal has room."""
+    widths = [max(columns(line[at]) for line in (list(_HEADS), *lines)) + 2 for at in range(len(_HEADS))]
+    kept = list(range(len(_HEADS)))
+    for spare in _SPARE:
+        if sum(widths[at] for at in kept) <= most:
+            break
+        kept.remove(spare)
+    return kept
+
+
+def rich_table(title: str, rows: list[Row], most: int) -> Table:
+    """The same for a terminal of so many columns, with what needs attention in colour."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    made = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", header_style="bold")
-    for at, head in enumerate(_HEADS):
-        made.add_column(head, justify="left" if at < _LEFT else "right", no_wrap=True)
-    for row, line in zip(rows, lines_of(rows), strict=True):
+    made = Table(
+        title=escape(title),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    lines = lines_of(rows)
+    kept = _fitting(lines, most)
+    for at in kept:
+        if at < _LEFT:
+            made.add_column(_HEADS[at], no_wrap=True)
+        else:  # numbers are never cut
+            wide = max(columns(line[at]) for line in (list(_HEADS), *lines))
+            made.add_column(_HEADS[at], justify="right", no_wrap=True, min_width=wide)
+    for row, line in zip(rows, lines, strict=True):
         texts = [escape(text) for text in line]
         texts[0] = f"[bold]{texts[0]}[/]"
         if row.failures:
             texts[_FAILED_AT] = f"[red]{texts[_FAILED_AT]}[/]"
         if row.queue and (row.busy or 0) > 0.9:
             texts[_QUEUE_AT] = f"[yellow]{texts[_QUEUE_AT]}[/]"
-        made.add_row(*texts)
+        made.add_row(*(texts[at] for at in kept))
     return made
 
 
@@ -104,26 +129,32 @@ class Watch:
         self._stream = self._stream or sys.stderr
         self._graph.on_session(self._attach)
         if on_terminal(self._stream):
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(self._drawn(), console=Console(file=self._stream), auto_refresh=False, transient=True)
-            self._live.start()
-            self._thread = threading.Thread(target=self._run, daemon=True, name="dataflow watch")
-            self._thread.start()
+            self._draw()
         return self
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        if console.is_dumb_terminal:
+            return
+        self._live = Live(self._drawn(console.width), console=console, auto_refresh=False, transient=True)
+        self._live.start(refresh=True)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="dataflow watch")
+        self._thread.start()
 
     def _attach(self, session: Any) -> None:
         self._metrics = self._graph.metrics() or Metrics(session)
 
-    def _drawn(self) -> Any:
+    def _drawn(self, most: int) -> Any:
         if self._metrics is None:
             return f"{self._graph.name}: not fed yet"
-        return rich_table(self._graph.name, self._metrics.rows())
+        return rich_table(self._graph.name, self._metrics.rows(), most)
 
     def _run(self) -> None:
         while not self._ending.wait(self._refresh):
-            self._live.update(self._drawn(), refresh=True)
+            self._live.update(self._drawn(self._live.console.width), refresh=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

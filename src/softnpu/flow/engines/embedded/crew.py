@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells, codes, log, wire
+from softnpu.flow import cells, codes, log, settings, wire
 from softnpu.flow.cells import Cells
 from softnpu.flow.channels import WORDS
 from softnpu.flow.endpoint import Endpoint, Queue
@@ -30,6 +30,7 @@ from softnpu.flow.layout import APPLICATION, arrange
 from softnpu.flow.memory import ARENA_SIZE, Atlas, Lease
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
+from softnpu.flow.rules.transactions import Exceptions
 from softnpu.runtime import segment
 
 _PIPE_SIZE = 1 << 18
@@ -57,7 +58,7 @@ class Crew:
         self.plan = plan
         self.failure = ""  # why the graph has ended
         self.layout = arrange(plan)
-        self.settings = config.FlowSettings.load(plan.options)
+        self.settings = settings.load(plan.options)
         self._outputs = outputs
         self._tell = tell
         self._segment = segment.create((self.layout.processes + 2) * ARENA_SIZE, "softnpu-flow")
@@ -80,7 +81,7 @@ class Crew:
         self._call, self._caller = _pipe()
         self._closing = False
         self._stuck = False
-        self._raised: set[int] = set()
+        self._exceptions = Exceptions()
         self._watch = threading.Thread(target=self._supervise, daemon=True, name="dataflow crew")
         self.on_calls: Callable[[list[Any]], None] | None = None
         self.on_tap: Callable[[int, bytes], None] | None = None
@@ -112,9 +113,8 @@ class Crew:
 
     def _pass_on(self, process: int, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any) -> None:
         """A transaction was ended by a node: everybody else hears of it, once."""
-        if trans_id in self._raised:
+        if not self._exceptions.add(trans_id, code, context_id):
             return
-        self._raised.add(trans_id)
         message = Message(trans_id=trans_id)
         if envelope:
             message.start_time, message.end_time, message.flags, message.user_data = envelope

@@ -38,10 +38,12 @@ class Session:
         self._endpoint = self.crew.endpoint
         self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
         self.crew.start()
-        tensor.set_provider(self.crew.allocate)
+        self._provider = self.crew.allocate
+        tensor.add_provider(self._provider)
 
     def _taken(self, message: Message) -> None:
-        self._endpoint.taken(message)
+        if self._endpoint.taken(message):
+            self._endpoint.flush()
         self._endpoint.finished(message.ticket)
 
     # ---- feed --------------------------------------------------------------------------------------------------------
@@ -135,6 +137,7 @@ class Session:
                         rest = _left(until, deadline)
                         if found is not None or (rest is not None and rest <= 0):
                             return found
+                        self._reply()  # whoever reads may sleep in the middle of that
                         if self._pumping.locked():  # else nobody reads any more: it is our turn
                             self._news.wait(rest)
                     finally:
@@ -145,8 +148,7 @@ class Session:
         endpoint = self._endpoint
         if endpoint.read():
             return True
-        endpoint.answer()
-        endpoint.flush()
+        self._reply()
         rest = _left(until, deadline)
         if rest is not None and rest <= 0:
             return False
@@ -154,6 +156,11 @@ class Session:
         self.crew.quiet()
         endpoint.read()
         return True
+
+    def _reply(self) -> None:
+        """Workers that wait for room in an output hear of it now."""
+        self._endpoint.answer()
+        self._endpoint.flush()
 
     def _tell(self) -> None:
         if self._followers:
@@ -178,7 +185,7 @@ class Session:
         if self._closed or os.getpid() != self._pid:  # a fork of the application must not end the workers
             return
         self._closed = True
-        tensor.set_provider(None)
+        tensor.remove_provider(self._provider)
         held = [lock for lock in (self._pumping, self._feeding) if self._gain(lock)]
         try:
             self.crew.close()

@@ -31,6 +31,7 @@ _CALLS_PER_REPORT = 32
 _ROUNDS = 4
 _IDLE_SECONDS = 2.0
 _OOM_SCORE = "500"
+_LEAVE_SECONDS = 0.5
 _MOST_TEXT = 2000  # a notice is one record
 
 
@@ -71,7 +72,7 @@ class Worker:
         marks = self.layout.marks(window.buffer)
         self.endpoint = Endpoint(self.process, self.layout, self._atlas, marks, (inbox, peers), self, spec["epoch"])
         self.endpoint.know(spec["epochs"])
-        tensor.set_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
+        tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
 
@@ -257,7 +258,10 @@ class Worker:
         for runner in self._runners.values():
             runner.end()
             runner.words[cells.STATE] = cells.ENDED
+        until = time.monotonic() + _LEAVE_SECONDS
         for runner in self._runners.values():
+            for thread in runner.threads:  # they were freed: let them tidy up
+                thread.join(max(0.0, until - time.monotonic()))
             try:
                 runner.body.close()
             except Exception:

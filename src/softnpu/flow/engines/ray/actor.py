@@ -11,6 +11,7 @@ import tempfile
 import threading
 from typing import Any
 
+from softnpu.base import config
 from softnpu.flow import cells
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.worker import Worker
@@ -18,6 +19,7 @@ from softnpu.flow.layout import APPLICATION
 
 POLL = "poll"
 _LONGEST_POLL = 10.0
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 class NodeActor:
@@ -78,7 +80,10 @@ def _board(path: str, seats: int) -> mmap.mmap:
 
 def _settle(spec: dict[str, Any]) -> None:
     """Become a process of the application: its directory, variables and paths."""
-    os.environ.update(spec["environment"])
+    before = config.whole_environment()
+    if not spec["reserved"]:
+        before.pop(_VISIBLE, None)  # Ray hides all devices from actors that reserve none; here everybody sees all
+    config.take_environment({**before, **spec["environment"]})
     sys.path[:] = [*spec["path"], *(each for each in sys.path if each not in spec["path"])]
     sys.argv = [spec["argv0"]]
     with contextlib.suppress(OSError):  # a directory that is not there on this machine

@@ -21,7 +21,8 @@ _LEAST_CPU = 0.01  # a bundle has to ask for something
 _GROUP_SECONDS = 60.0
 
 _lock = threading.Lock()
-_sessions = 0  # that use the Ray started here
+_sessions = 0  # that use the Ray that was started or joined here
+_started = False  # it was started, and is this machine alone
 
 
 def load() -> Any:
@@ -39,22 +40,23 @@ def load() -> Any:
 
 
 class Lease:
-    """A session's hold on Ray: the last one to let go of a Ray that was started here ends it."""
+    """A session's hold on Ray: the last one ends the Ray that was started here, or leaves the cluster that was joined."""
 
     def __init__(self, plan: Plan) -> None:
-        global _sessions
+        global _sessions, _started
         self.ray = load()
-        self.local = False
         with _lock:
             if not self.ray.is_initialized():
-                self._begin(plan)
-                self.local = True
+                _started = self._begin(plan)
+                _sessions = 0
+                self._counted = True
             else:
-                self.local = _sessions > 0
-            if self.local:
-                _sessions += 1
+                self._counted = _sessions > 0
+            _sessions += self._counted
+            self.local = self._counted and _started
 
-    def _begin(self, plan: Plan) -> None:
+    def _begin(self, plan: Plan) -> bool:
+        """Join or start; whether it was started."""
         address = config.ray_address(plan.options)
         quiet = {"logging_level": logging.ERROR, "log_to_driver": True}
         try:
@@ -76,13 +78,14 @@ class Lease:
                 f"Could not {where}: {problem}. Check RAY_ADDRESS and the option softnpu.flow.ray_address.",
                 codes.FAILED,
             ) from problem
+        return not address
 
     def release(self) -> None:
         """The session is over."""
         global _sessions
         with _lock:
-            if self.local:
-                self.local = False
+            if self._counted:
+                self._counted = False
                 _sessions -= 1
                 if _sessions == 0:
                     self.ray.shutdown()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells, codes, log
+from softnpu.flow import cells, codes, log, settings
 from softnpu.flow.cells import Cells
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.ray import records
@@ -30,6 +30,7 @@ from softnpu.flow.rules.transactions import Exceptions
 _GRACE = 1.0
 _RESTART_WINDOW = 10.0
 _QUESTION_SECONDS = 2.0
+_FRESH_SECONDS = 0.1
 _OURS = ("ASCEND_", "SOFTNPU_")  # variables that go to machines of a cluster too
 
 
@@ -53,7 +54,7 @@ class Crew:
         self.plan = plan
         self.failure = ""  # why the graph has ended
         self.layout = arrange(plan)
-        self.settings = config.FlowSettings.load(plan.options)
+        self.settings = settings.load(plan.options)
         self.changed = threading.Condition()
         self.on_calls: Callable[[list[Any]], None] | None = None
         self._outputs = outputs
@@ -61,7 +62,8 @@ class Crew:
         self._closing = False
         self._name = uuid.uuid4().hex[:12]
         self._board = bytearray(cells.ROW * len(self.layout.seats))
-        self.rows = [Cells(self._board, seat.number) for seat in self.layout.seats]
+        self._rows = [Cells(self._board, seat.number) for seat in self.layout.seats]
+        self._refreshed = 0.0
         self.members = [Member(number) for number in range(1, self.layout.processes)]
         self._clerk = Clerk("dataflow crew", self._pause)
         lines: dict[int, Line] = {
@@ -121,6 +123,7 @@ class Crew:
             "work_path": os.getcwd(),
             "directory": os.getcwd(),
             "environment": self._environment(member),
+            "reserved": "resources" in self._places.options(member.number),
             "path": [os.getcwd() if each == "" else each for each in sys.path],
             "argv0": sys.argv[0] if sys.argv else "",
         }
@@ -130,7 +133,7 @@ class Crew:
         """A Ray of our own runs on this machine and gets all; another one what concerns the software NPU."""
         found = {
             name: value
-            for name, value in os.environ.items()
+            for name, value in config.whole_environment().items()
             if (self._lease.local and not name.startswith("RAY_")) or name.startswith(_OURS)
         }
         for seat in self.layout.seats_of(member.number):
@@ -260,21 +263,29 @@ class Crew:
         self._places.release()
         self._lease.release()
 
-    def refresh(self) -> None:
+    @property
+    def rows(self) -> list[Cells]:
+        """What the node instances are doing, not older than a moment."""
+        if not self._closing and time.monotonic() - self._refreshed > _FRESH_SECONDS:
+            self._refresh()
+        return self._rows
+
+    def _refresh(self) -> None:
         """Ask the actors for their numbers; one that does not answer keeps its last ones."""
-        asked = {member.number: member.handle.rows.remote() for member in self.members if not self._closing}
+        asked = {member.number: member.handle.rows.remote() for member in self.members}
         answered, _ = self._ray.wait(list(asked.values()), num_returns=len(asked), timeout=_QUESTION_SECONDS)
         for number, question in asked.items():
             if question in answered:
                 with contextlib.suppress(self._ray.exceptions.RayError):  # it is being started again
                     for seat, row in zip(self.layout.seats_of(number), self._ray.get(question), strict=True):
                         self._board[seat.number * cells.ROW : (seat.number + 1) * cells.ROW] = row
+        self._refreshed = time.monotonic()
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""
-        if not self._closing and self.members:
-            self.refresh()
+        if not self._closing:
+            self._refresh()
         return [
             {"node": self.plan.nodes[seat.node].name, "instance": seat.instance, **row.read()}
-            for seat, row in zip(self.layout.seats, self.rows, strict=True)
+            for seat, row in zip(self.layout.seats, self._rows, strict=True)
         ]

@@ -208,6 +208,13 @@ class Link:
         """How long `flush` may be put off; None: until something happens."""
         return CREDIT_DELAY if self._due else None
 
+    def carried(self) -> bool:
+        """Whether everything that was sent has arrived, credits too; sends what is left."""
+        with self.lock:
+            self.urgent = True
+            self.flush()
+            return not self._fences and not self._due and all(line.acked == line.posted for line in self.lines.values())
+
     # ---- receiving ---------------------------------------------------------------------------------------------------
 
     def arrived(self, sender: int, life: int, items: list[Item], objects: list[Any]) -> list[Item]:

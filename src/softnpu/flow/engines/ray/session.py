@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,7 +23,6 @@ class Session:
         self.plan = plan
         self._outputs = Outputs(plan, self._taken)
         self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
-        self._feeding = threading.Lock()
         self._closed = False
         self.crew = Crew(plan, self._outputs)
         self._link = self.crew.link
@@ -42,35 +40,28 @@ class Session:
         return self.feed_many([(index, message)], timeout)
 
     def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
-        """Messages into several inputs, all or none."""
+        """Messages into several inputs, all or none. Who waits for room keeps nobody from feeding other inputs."""
         until = None if timeout is None else time.monotonic() + timeout
-        if not self._feeding.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-            return codes.QUEUE_FULL
-        try:
-            code = self._wait(lambda: self._room(items), until)
-            if code is None:
-                return codes.QUEUE_FULL
-            return code or self._feed_now(items)
-        finally:
-            self._feeding.release()
+        code = self._wait(lambda: self._try_feed(items), until)
+        if code == codes.SUCCESS:
+            self._link.flush()
+        return codes.QUEUE_FULL if code is None else code
 
-    def _room(self, items: list[tuple[int, Message]]) -> int | None:
+    def _try_feed(self, items: list[tuple[int, Message]]) -> int | None:
         if self._closed or self.crew.failure:
             return self._over()
         with self._link.lock:
-            return codes.SUCCESS if all(self._link.room(self._routes[index]) for index, _ in items) else None
-
-    def _feed_now(self, items: list[tuple[int, Message]]) -> int:
-        proposed = [self._ids.propose(index, message.trans_id) for index, message in items]
-        wrong = next((code for code, _ in proposed if code), codes.SUCCESS)
-        if wrong:
-            return wrong
-        for (index, message), (_, trans_id) in zip(items, proposed, strict=True):
-            message.user_trans = bool(message.trans_id) and self._ids.keeps
-            message.trans_id = trans_id
-            self._ids.commit(index, trans_id)
-            self._link.emit(self._routes[index], message)
-        self._link.flush()
+            if not all(self._link.room(self._routes[index]) for index, _ in items):
+                return None
+            proposed = [self._ids.propose(index, message.trans_id) for index, message in items]
+            wrong = next((code for code, _ in proposed if code), codes.SUCCESS)
+            if wrong:
+                return wrong
+            for (index, message), (_, trans_id) in zip(items, proposed, strict=True):
+                message.user_trans = bool(message.trans_id) and self._ids.keeps
+                message.trans_id = trans_id
+                self._ids.commit(index, trans_id)
+                self._link.emit(self._routes[index], message)
         return codes.SUCCESS
 
     # ---- fetch -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from softnpu.flow.runner import Runner, place_of
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256
+_SEE_OFF_SECONDS = 2.0
+_LOOK_SECONDS = 0.002
 
 Arrival = tuple[int, int, list[Item], list[Any]]
 
@@ -37,8 +39,9 @@ class Worker:
         self._room = threading.Condition()
         self._ending = False
         self._stepping: Runner | None = None
-        self._began_at = 0  # how many tickets the runner had when the present step began
-        self._results = 0
+        self._cause: Ticket | None = None  # the first message that the present step took
+        self._results: dict[int, int] = {}  # of the present step, by output
+        self._several = self.plan.keeps_user_ids()
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         self._seats = self.layout.seats_of(self.process)
         self._runners = {seat.number: self._runner(spec, seat, Cells(board, at)) for at, seat in enumerate(self._seats)}
@@ -99,16 +102,24 @@ class Worker:
         """See Host."""
         groups = self.layout.routes[(seat, output)]
         if groups:
-            self.link.emit(groups, message, self._origin(seat, message))
+            self.link.emit(groups, message, self._origin(seat, output, message))
 
-    def _origin(self, seat: int, message: Message) -> Origin | None:
-        """The first message of the present call, and which of its results this is; None for stream functions."""
+    def _origin(self, seat: int, output: int, message: Message) -> Origin | None:
+        """The first message of the present call, and which result on this output it is; None for stream functions.
+
+        A death between a result and the end of its call makes a failure of the same transaction. It counts as the same
+        result, unless the graph is known to have nodes with several.
+        """
         runner = self._stepping
-        if runner is None or runner.seat != seat or runner.threads or len(runner.finished) <= self._began_at:
+        if runner is None or runner.seat != seat or runner.threads:
             return None
-        channel, life, sequence = runner.finished[self._began_at]
-        self._results += 1
-        return channel.number, life, sequence, -self._results if message.ret_code else self._results
+        head = runner.out.head
+        cause = self._cause or (head.ticket if head is not None else None)
+        if cause is None:
+            return None
+        count = self._results[output] = self._results.get(output, 0) + 1
+        channel, life, sequence = cause
+        return channel.number, life, sequence, -count if message.ret_code and self._several else count
 
     def held_up(self, seat: int) -> bool:
         """See Host."""
@@ -119,6 +130,8 @@ class Worker:
 
     def taken(self, message: Message) -> None:
         """See Host."""
+        if self._stepping is not None and self._cause is None:
+            self._cause = message.ticket
         self.link.taken(message)
 
     def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
@@ -230,12 +243,23 @@ class Worker:
 
     def _step(self, runner: Runner) -> bool:
         self._stepping = runner
-        self._began_at = len(runner.finished)
-        self._results = 0
+        self._cause = None
+        self._results = {}
+        runner.out.head = None
+        poisoned = len(runner.poison)
         try:
             return runner.step()
         finally:
             self._stepping = None
+            if len(runner.poison) < poisoned:
+                self._see_off()
+
+    def _see_off(self) -> None:
+        """The failure of the transaction that ended the former life must be known before this one may end as well."""
+        until = time.monotonic() + _SEE_OFF_SECONDS
+        self._flush()
+        while not self.link.carried() and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
 
     def _flush(self) -> None:
         """Send what is made. The messages it was made from are finished when it has arrived."""
@@ -243,9 +267,8 @@ class Worker:
             if not self.link.waiting:
                 tickets: list[Ticket] = []
                 for runner in self._runners.values():
-                    if runner.finished and runner is not self._stepping:
-                        tickets += runner.finished
-                        runner.finished = []
+                    done, runner.finished = runner.finished, []
+                    tickets += done
                 if tickets:
                     self.link.results_out(tickets)
             self.link.flush()
