@@ -51,10 +51,10 @@ class Lease(np.ndarray[Any, np.dtype[np.uint8]]):
 
 
 def rounded(nbytes: int) -> int:
-    """The size of the block for so many bytes: four steps between powers of two."""
+    """The size of the block for so many bytes: sixteen steps between powers of two; large powers would share cache lines."""
     if nbytes <= _SMALLEST:
         return _SMALLEST
-    step = max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3))
+    step = max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 5))
     return -(-nbytes // step) * step
 
 
@@ -95,6 +95,7 @@ class Arena(View):
         self._lock = threading.Lock()
         self._lanes: dict[int, deque[tuple[int, int]]] = {}
         self._grown: dict[int, int] = {}
+        self._known: dict[int, list[tuple[int, int]]] = {}  # blocks that were seen to be free
         self._blocks = 0
         self._top = _TABLE
 
@@ -106,7 +107,7 @@ class Arena(View):
             if lane is None:
                 lane = self._lanes[size] = deque()
                 self._grown[size] = 0
-            found = self._first_free(lane) if size >= _LARGE else self._oldest_free(size, lane)
+            found = self._first_free(size, lane) if size >= _LARGE else self._oldest_free(size, lane)
             if found is not None:
                 self._tokens[found[0] * TOKENS : (found[0] + 1) * TOKENS] = _HELD
                 return found
@@ -119,9 +120,12 @@ class Arena(View):
             lane.append((block, start))
             return block, start
 
-    def _first_free(self, lane: deque[tuple[int, int]]) -> tuple[int, int] | None:
-        """Large blocks: always the first that is free, so that few of them are in use and stay in the caches."""
-        return next((each for each in lane if self._free(each[0])), None)
+    def _first_free(self, size: int, lane: deque[tuple[int, int]]) -> tuple[int, int] | None:
+        """Large blocks: the first ones that are free, so that few of them are in use and stay in the caches."""
+        known = self._known.get(size)
+        if not known:
+            known = self._known[size] = [each for each in reversed(lane) if self._free(each[0])]
+        return known.pop() if known else None
 
     def _oldest_free(self, size: int, lane: deque[tuple[int, int]]) -> tuple[int, int] | None:
         """Small blocks: the one that was given out longest ago is probably free; look at all before growing further."""
