@@ -343,3 +343,44 @@ def test_feeding_after_the_end() -> None:
     with pytest.raises(df.DfException) as caught:
         chain.graph.feed({chain.data: 1})
     assert caught.value.error_code == 145001
+
+
+@df.pyflow
+def slow_sum(batch):
+    time.sleep(0.01)
+    return int(batch.numpy().sum())
+
+
+def batched(depth: int) -> tuple[df.FlowData, df.FlowGraph]:
+    """Sums of two, behind a queue of a given depth."""
+    data = df.FlowData()
+    node = slow_sum.fnode()
+    node.map_input(0, node.point, 0, [df.CountBatch(2)])
+    node.set_attr("_flow_attr_depth", depth)
+    return data, df.FlowGraph([node(data)])
+
+
+def test_batches_survive_a_death() -> None:
+    data, graph = batched(128)
+    for value in range(60):
+        assert graph.feed_data({data: np.array([value])}) == 0
+    pid = graph._session.statistics()[0]["pid"]
+    got = [graph.fetch(timeout=10_000) for _ in range(5)]
+    os.kill(pid, signal.SIGKILL)
+    got += [graph.fetch(timeout=10_000) for _ in range(25)]
+    wanted = [([4 * index + 1], 0) for index in range(30)]
+    wrong = [index for index in range(30) if got[index] != wanted[index]]
+    assert len(wrong) <= 1 and all(got[index] == ([], 145000) for index in wrong)
+    assert graph.fetch(timeout=50) == ([], QUEUE_EMPTY)
+
+
+def test_batches_do_not_make_the_queue_longer() -> None:
+    data, graph = batched(4)
+    fed = 0
+    while graph.feed_data({data: np.array([fed])}, timeout=0) == 0:
+        fed += 1
+        assert fed < 40
+    assert fed >= 4
+    while graph.fetch(timeout=300)[1] == 0:  # and it goes on when there is room
+        pass
+    assert graph.feed_data({data: np.array([1])}, timeout=1000) == 0
