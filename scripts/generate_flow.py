@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import inspect
 import tomllib
@@ -30,7 +31,7 @@ def find(module: str, name: str) -> Any:
 def _call(module: str, name: str) -> str:
     """The name with its parameters, without their types."""
     found = find(module, name)
-    if not callable(found) or name.isupper():
+    if not callable(found) or name.isupper() or (isinstance(found, type) and issubclass(found, enum.Enum)):
         return name
     try:
         signature = inspect.signature(found)

@@ -160,7 +160,7 @@ def test_a_peer_that_finds_the_store_only() -> None:
 def test_data_parallel_is_refused_with_advice() -> None:
     for devices in (None, [0], [0, 1]):
         with pytest.raises(RuntimeError, match=r"use torch\.nn\.parallel\.DistributedDataParallel") as raised:
-            nn.DataParallel(nn.Linear(2, 2), device_ids=devices)
+            nn.DataParallel(nn.Linear(2, 2).npu(), device_ids=devices)
         assert "ERR02007 DIST feature not supported" in str(raised.value)
 
 

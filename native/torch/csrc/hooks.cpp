@@ -5,6 +5,7 @@
 #include "generator.h"
 #include "pinned.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceGuard.h>
@@ -34,8 +35,11 @@ struct NpuHooks final : public at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return index < 0 ? current_device() : exchangeDevice(index);
   }
-  // Where there is a GPU, torch.empty(pin_memory=True) takes CUDA's memory whatever the accelerator is: it is pinned too.
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data) || at::globalContext().isPinnedPtr(data, at::kCUDA); }
+  // Where there is a GPU, torch.empty(pin_memory=True) takes CUDA's memory whatever the accelerator is: it is pinned too. The hooks
+  // are asked and not the context, which knows nothing of CUDA's memory before somebody has used the GPU.
+  bool isPinnedPtr(const void* data) const override {
+    return is_pinned(data) || (at::hasCUDA() && at::detail::getCUDAHooks().isPinnedPtr(data));
+  }
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* data) const override { return c10::Device(kNpu, device_of(data)); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
