@@ -7,6 +7,7 @@
 #include "share.h"
 #include "sync_debug.h"
 
+#include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
@@ -31,6 +32,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_share(m);
   bind_sync_debug(m);
   m.def("_get_device_count", [] { return static_cast<int>(device_count()); });
+  // The context asks a device for pinned memory only after it was initialised through the context.
+  m.def("_initialise_context", [] { at::globalContext().lazyInitDevice(kNpu); }, py::call_guard<py::gil_scoped_release>());
   m.def("_get_device", [] { return static_cast<int>(current_device()); });
   m.def("_set_device", [](int index) { set_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("_default_generator", [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });

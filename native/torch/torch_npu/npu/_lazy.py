@@ -103,6 +103,7 @@ def _lazy_init() -> None:
             _state.initialized = True
         finally:
             _state.running.inside = False
+    _C._initialise_context()
 
 
 def _run_queue() -> None:
