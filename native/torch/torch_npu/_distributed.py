@@ -43,7 +43,9 @@ def _refuse_threads(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         module = args[0] if args else kwargs.get("module")
         on_npu = isinstance(module, torch.nn.Module) and any(each.device.type == "npu" for each in module.parameters())
-        if on_npu or torch._utils._get_available_device_type() == "npu":  # beside a GPU, modules of cuda are none of ours
+        if (
+            on_npu or torch._utils._get_available_device_type() == "npu"
+        ):  # beside a GPU, modules of cuda are none of ours
             raise RuntimeError(
                 "torch.nn.DataParallel is not supported on npu: use torch.nn.parallel.DistributedDataParallel with one process per "
                 "device (torchrun, or torch.multiprocessing.spawn, and init_process_group('hccl'))"
