@@ -28,6 +28,23 @@ class Drawing:
     mapping: list[int]
 
 
+def check_outputs(outputs: Any) -> None:
+    """DfException unless it is a list of outputs of nodes; says what stands in its place."""
+    if not isinstance(outputs, list):
+        raise DfException(f"outputs is a list of outputs of nodes, not {outputs!r}; write FlowGraph([…]).")
+    for output in outputs:
+        if isinstance(output, FlowNode):
+            raise DfException(
+                f"outputs has the node {output.name}; call it with its inputs and put what this gives into the list."
+            )
+        if isinstance(output, tuple | list):
+            raise DfException(
+                f"outputs has the {type(output).__name__} {output!r}; put its elements into the list: *…."
+            )
+        if not isinstance(output, FlowOutput):
+            raise DfException(f"outputs is a list of outputs of nodes; {output!r} is none.")
+
+
 def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
     """Walk back from the outputs; DfException for inputs that are not connected and for cycles."""
     nodes: list[FlowNode] = []
@@ -225,7 +242,10 @@ def _node(node: FlowNode, models: dict[Key, BodySpec], bare: bool) -> Node:
         functions, body = _function_body(node, point, models)
         resources, visible = point.work.resources, point.work.visible_device
     else:
-        raise DfException(f"Node {node.name} has no process point; add one with add_process_point.")
+        what = "no process point; add one with add_process_point"
+        if point is not None:
+            what = f"the process point {point.name}, which does nothing; give it py_func or compile_config_path"
+        raise DfException(f"Node {node.name} has {what}.")
     attributes = node.attributes
     tuned = attributes.get(ATTR_FLOW, True)
     return Node(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from softnpu.flow.message import Message
 
+EPOCHS = 256  # lives that a record and a word can tell apart; then the numbers begin again
 _EPOCH_AT = 56
 _REMEMBERED = 512
 _COUNT = (1 << _EPOCH_AT) - 1
@@ -22,6 +23,11 @@ TAKEN, FLOOR, SENT = range(WORDS)
 def count(word: int, epoch: int) -> int:
     """The number in a word, if it speaks of this life of the sender."""
     return word & _COUNT if word >> _EPOCH_AT == epoch else 0
+
+
+def restarted(word: int) -> int:
+    """A word of a receiver that begins anew: it has taken and finished nothing yet."""
+    return word & ~_COUNT
 
 
 def life(word: int) -> int:
@@ -121,13 +127,12 @@ class Incoming:
         self.depth = depth
         self.deliver = deliver
         self._marks = marks
-        self.recent: deque[int] = deque(maxlen=_REMEMBERED)  # transactions of the sender's present life
+        self.recent: deque[int] = deque(maxlen=_REMEMBERED)  # transactions, over all lives of the sender
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
         """A sender that counts from its start; what it made last in a former life it may make again."""
         self.before = Counter(self.recent)
-        self.recent.clear()
         self.epoch = epoch
         self.taken = 0
         self.floor = 0

@@ -48,7 +48,8 @@ def _meta(array: Array) -> bytes:
     key = (array.dtype, array.shape)
     meta = _metas.get(key)
     if meta is None:
-        name = array.dtype.name if array.dtype.kind == "V" else array.dtype.str  # bfloat16 and friends have no code
+        own = array.dtype.kind == "V" and array.dtype.type is not np.void  # bfloat16 and friends have no code
+        name = array.dtype.name if own else array.dtype.str
         meta = " ".join([name, *map(str, array.shape)]).encode()
         if len(_metas) < _CACHE_LIMIT:
             _metas[key] = meta

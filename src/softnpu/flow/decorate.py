@@ -64,8 +64,18 @@ def count_inputs(function: Callable[..., Any]) -> int:
     return sum(name not in ("self", "cls") for name in inspect.signature(function).parameters)
 
 
+def _check_plain(function: Callable[..., Any]) -> None:
+    """Nothing awaits what `async def` gives: each call would fail with a coroutine that cannot be pickled."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__name__} is an async function; a node calls plain ones: "
+            "use def, and asyncio.run(…) inside where something has to be awaited"
+        )
+
+
 def count_outputs(function: Callable[..., Any], num_returns: Any = None) -> int:
     """`num_returns`, else as many as the return annotation has type arguments, else 1."""
+    _check_plain(function)
     annotation = inspect.signature(function).return_annotation
     annotated = 0 if isinstance(annotation, str) else len(typing.get_args(annotation))
     if num_returns is None:

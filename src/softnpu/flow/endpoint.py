@@ -20,8 +20,9 @@ from softnpu.flow.memory import TOKENS, Atlas, as_bytes, lease_of, nbytes_of
 from softnpu.flow.message import LOCAL, RAW, TENSOR, Message, Payload
 from softnpu.flow.rules.route import choose
 
-_READ = 1 << 16
+_AT_MOST = (1 << 16,)
 _CROWDED = 16 * wire.PIPE_BUF
+_LONGEST_WAIT = 1 << 30  # milliseconds; who waits longer looks around in between
 
 Groups = Sequence[Sequence[int]]
 
@@ -80,6 +81,10 @@ class Endpoint:
         self._atlas = atlas
         self._owner = owner
         self._rest = b""
+        self._came: list[bytes] = []
+        self._broken_off = False  # an interrupt came before all of it was handled
+        self._from = (self.inbox,)
+        self._handed = False  # memory of another process was placed last
         self._peers = {number: Peer(number, fd) for number, fd in outboxes.items()}
         self._asked: set[Incoming] = set()  # their senders wait for room
         self._out: dict[int, Outgoing] = {}
@@ -148,6 +153,7 @@ class Endpoint:
     def _place(self, payload: Payload, receivers: int) -> tuple[list[bytes], bool]:
         """Where the chunks are, for each receiver; and whether this process keeps looking at them."""
         chunks = payload.chunks
+        self._handed = False
         if not chunks:
             return [b""] * receivers, False
         size = nbytes_of(chunks[0]) + 8 if len(chunks) == 1 else sum(nbytes_of(chunk) + 8 for chunk in chunks)
@@ -157,7 +163,8 @@ class Endpoint:
         parts: list[list[bytes]] = [[] for _ in range(receivers)]
         kept = False
         for chunk in chunks:
-            kept |= self._reference(chunk, payload, parts)
+            for first in range(0, receivers, TOKENS):  # each needs a token at least; usually once
+                kept |= self._reference(chunk, payload, parts[first : first + TOKENS])
         return [b"".join(part) for part in parts], kept
 
     def _reference(self, chunk: Any, payload: Payload, parts: list[list[bytes]]) -> bool:
@@ -170,6 +177,7 @@ class Endpoint:
             lo, hi = lease.lo if payload.owned else lease.lo + 1, lease.hi
             lease.hi = lo
             kept = not payload.owned
+            self._handed |= arena != self._atlas.own.number
         else:
             arena = self._atlas.own.number
             block, start, nbytes = self._atlas.own.put(chunk)
@@ -184,6 +192,8 @@ class Endpoint:
     def _send(self, channel: Outgoing, message: Message, descriptors: bytes, shared: bool) -> None:
         address = (channel.epoch, self.epoch, channel.number, channel.sent)
         record = wire.data_record(message, descriptors, len(message.payload.chunks), address, shared)
+        if message.again and self._handed:
+            record = wire.handed(record)
         if channel.waiting or not self._fits(channel):
             channel.waiting.append(record)
             self.waiting += 1
@@ -199,9 +209,9 @@ class Endpoint:
         return self._peers[channel.peer].size < _CROWDED if channel.overwrite else channel.room()
 
     def _ask(self, channel: Outgoing) -> None:
-        channel.asked = True
         record = wire.short_record(wire.WANT, channel.epoch, self.epoch, channel.number, channel.sent)
         self._post(self._peers[channel.peer], record)
+        channel.asked = True  # last: an interrupt before it makes it ask twice, after it not at all
 
     def ask(self, groups: Groups) -> None:
         """Be told when there is room for these."""
@@ -216,8 +226,8 @@ class Endpoint:
         if len(channel.retained) > 2 * channel.depth:
             channel.prune()
         channel.retained.append((channel.sent, record))
-        channel.add()
         self._post(self._peers[channel.peer], record)
+        channel.add()  # last: a number that an interrupt uses twice does no harm, one that it leaves out would
 
     def _post(self, peer: Peer, record: bytes) -> None:
         peer.records.append(record)
@@ -289,38 +299,44 @@ class Endpoint:
             poll.register(alarm, select.POLLIN)
         for descriptor in self.stuck():
             poll.register(descriptor, select.POLLOUT)
-        return bool(poll.poll(None if timeout is None else max(0, -(-timeout * 1000 // 1))))
+        return bool(poll.poll(None if timeout is None else min(max(0, -(-timeout * 1000 // 1)), _LONGEST_WAIT)))
 
     def read(self) -> bool:
         """Take in what is there, at most one buffer full; False if there is nothing."""
         try:
-            data = os.read(self.inbox, _READ)
+            self._came.extend(map(os.read, self._from, _AT_MOST))  # one step: an interrupt comes before or after it
         except BlockingIOError:
-            return False
+            if not self._came and not self._broken_off:
+                return False
         with self.lock:
-            self._dispatch(self._rest + data if self._rest else data)
+            self._rest, self._came = self._rest + b"".join(self._came), []
+            self._broken_off = True
+            self._dispatch(self._rest)
+            self._broken_off = False
         return True
 
     def _dispatch(self, buffer: bytes) -> None:
         at = 0
         end = len(buffer)
         head = wire.HEAD
-        while end - at >= head.size:
-            length, kind, bits, receiver, sender, number = head.unpack_from(buffer, at)
-            if end - at < length:
-                break
-            if kind == wire.DATA:
-                if receiver == self.epoch:
-                    self._arrived(buffer, at, bits, sender, number)
-            elif kind == wire.WANT:
-                self._wanted(self._in[number], sender, wire.number_of(buffer, at))
-            elif kind == wire.ROOM:
-                if receiver == self.epoch:
-                    self._room_again(self._out[number], sender)
-            else:
-                self._owner.notice(kind, number, buffer[at + head.size : at + length])
-            at += length
-        self._rest = buffer[at:]
+        try:
+            while end - at >= head.size:
+                length, kind, bits, receiver, sender, number = head.unpack_from(buffer, at)
+                if end - at < length:
+                    break
+                if kind == wire.DATA:
+                    if receiver == self.epoch:
+                        self._arrived(buffer, at, bits, sender, number)
+                elif kind == wire.WANT:
+                    self._wanted(self._in[number], sender, wire.number_of(buffer, at))
+                elif kind == wire.ROOM:
+                    if receiver == self.epoch:
+                        self._room_again(self._out[number], sender)
+                else:
+                    self._owner.notice(kind, number, buffer[at + head.size : at + length])
+                at += length
+        finally:  # what was handled is not handled twice, even if an interrupt comes
+            self._rest = buffer[at:]
 
     def _arrived(self, buffer: bytes, at: int, bits: int, sender: int, number: int) -> None:
         channel = self._in[number]
@@ -330,6 +346,9 @@ class Endpoint:
         if message.again and channel.known(message.trans_id):
             channel.take()
             channel.finish(sequence)
+            if bits & wire.HANDED:  # the tokens came with the first one: they are not to be returned twice
+                for lease in message.payload.chunks:
+                    lease.hi = lease.lo
             return
         channel.recent.append(message.trans_id)
         message.ticket = (channel, sender, sequence)
@@ -370,11 +389,11 @@ class Endpoint:
             channel.finish(sequence)
 
     def _answer(self, channel: Incoming) -> None:
-        channel.asked = -1
-        self._asked.discard(channel)
         self._post(
             self._peers[channel.peer], wire.short_record(wire.ROOM, channel.epoch, self.epoch, channel.number, 0)
         )
+        channel.asked = -1
+        self._asked.discard(channel)
 
     def answer(self) -> None:
         """Tell senders that wait about any room that there is; before a sleep or a long call."""
@@ -398,6 +417,8 @@ class Endpoint:
                     for record in channel.restarted(epoch, floors.get(channel.number, 0)):
                         self._queue(channel, wire.readdressed(record, epoch, channel.sent, True))
                     self._release_waiting(channel)
+                    if channel.waiting and not channel.overwrite:
+                        self._ask(channel)
 
     def close(self) -> None:
         """Let go of everything; nothing can be sent or received any more."""

@@ -29,6 +29,8 @@ def seconds(timeout: int) -> float | None:
     """Milliseconds, -1 for ever, as the engines take them."""
     if not isinstance(timeout, int | float):
         raise TypeError(f"timeout is a number of milliseconds or -1, not {timeout!r}")
+    if timeout != int(timeout):  # somebody who thinks of seconds
+        raise TypeError(f"timeout is in whole milliseconds, not {timeout}; {timeout} seconds are {timeout * 1000:g}")
     if timeout < -1:
         raise Refused(codes.FAILED, f"timeout is -1 (for ever) or from 0 milliseconds, not {timeout}")
     return None if timeout == -1 else timeout / 1000
@@ -44,6 +46,8 @@ def chosen(
     if not isinstance(feed_dict, Mapping):
         raise Refused(codes.PARAM_INVALID, f"feed_dict is a dict of FlowData to values, not {type(feed_dict).__name__}")
     found = [(index, data, feed_dict[data]) for index, data in enumerate(inputs) if data in feed_dict]
+    if not inputs:
+        raise Refused(codes.PARAM_INVALID, "the graph has no input, so nothing starts it; draw it from a df.FlowData")
     if not found:
         raise Refused(codes.PARAM_INVALID, f"no input of the graph is fed; it has {[data.name for data in inputs]}")
     if len(found) < len(inputs) and not partial:
@@ -58,6 +62,8 @@ def tensor_items(
     """Messages of `feed_data`: everything becomes a tensor, as the schemas say."""
     if flow_info is not None and not isinstance(flow_info, FlowInfo):
         raise Refused(codes.PARAM_INVALID, f"flow_info is a df.FlowInfo, not {type(flow_info).__name__}")
+    if flow_info is not None and flow_info._problem():
+        raise Refused(codes.PARAM_INVALID, flow_info._problem())
     if not feed_dict:
         if flow_info is None or not flow_info.flow_flags & EOS:
             raise Refused(
@@ -67,7 +73,7 @@ def tensor_items(
     else:
         items = [(index, _tensor_message(data, value)) for index, data, value in chosen(inputs, feed_dict, partial)]
     if flow_info is not None:
-        if not 0 <= flow_info.transaction_id < codes.MAX_U64:
+        if flow_info.transaction_id == codes.MAX_U64:
             raise Refused(codes.PARAM_INVALID, f"transaction_id {flow_info.transaction_id} is not usable")
         for _, message in items:
             flow_info.write(message)
@@ -106,6 +112,8 @@ def _object_message(data: FlowData, value: Any) -> Message:
 
 def outputs_of(indexes: Sequence[int] | None, mapping: Sequence[int]) -> list[int]:
     """The engine's output indexes for those of the program."""
+    if isinstance(indexes, int):  # fetch(0) would be all outputs, fetch(5000) was meant as a timeout
+        raise TypeError(f"indexes is a list of output numbers, not {indexes}; write [{indexes}], or timeout={indexes}")
     if not indexes:
         return list(mapping)
     count = len(mapping)

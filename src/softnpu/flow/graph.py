@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,8 +29,7 @@ class FlowGraph(Watched):
         graphpp_builder_async: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(outputs, list) or not all(isinstance(output, FlowOutput) for output in outputs):
-            raise DfException(f"outputs is a list of outputs of nodes, not {outputs!r}.")
+        build.check_outputs(outputs)
         if graph_options is not None:
             options.check(graph_options)
         self._init_options = control.current_options()
@@ -117,14 +117,13 @@ class FlowGraph(Watched):
         with self._lock:
             if self._closed:
                 raise DfException(
-                    f"df.finalize ended graph {self.name}; build a new one after df.init.", codes.NOT_INIT
+                    f"Graph {self.name} was ended by df.finalize or close; draw a new one (after df.finalize: df.init first).",
+                    codes.NOT_INIT,
                 )
             if not self.started or (self._session is None and not self._compile_only()):
                 made = self.plan()
                 if not self._compile_only():
-                    from softnpu.flow import engines
-
-                    session = engines.start(made, {**made.options, control.ENGINE: self._engine()})
+                    session = self._begin(made)
                     try:
                         self._begin_watching(session)
                     except BaseException:
@@ -134,6 +133,22 @@ class FlowGraph(Watched):
                     control.finalize_at_exit()
                 self.started = True
             return self._session
+
+    def _begin(self, made: Plan) -> Any:
+        """A new session of the engine."""
+        from softnpu.flow import engines
+
+        try:
+            return engines.start(made, {**made.options, control.ENGINE: self._engine()})
+        except OSError as problem:
+            if problem.errno != errno.EMFILE:
+                raise
+            running = sum(graph._session is not None for graph in control.state.graphs)
+            raise DfException(
+                f"Graph {self.name} cannot be started: this process has too many open files, and {running} graph(s) are "
+                "running. End those that are done with graph.close() or df.finalize(), or raise the limit (ulimit -n).",
+                codes.FAILED,
+            ) from problem
 
     def _compile_only(self) -> bool:
         return self.options.get(COMPILE_ONLY) == "0"
@@ -198,9 +213,13 @@ class FlowGraph(Watched):
 
     def _running(self, what: str) -> Any:
         if self._closed:
-            raise DfException(f"df.finalize ended graph {self.name}; build a new one after df.init.", codes.NOT_INIT)
+            raise DfException(
+                f"Graph {self.name} was ended by df.finalize or close; draw a new one (after df.finalize: df.init first).",
+                codes.NOT_INIT,
+            )
         if self._session is None:
-            log.error("%s: graph %s was not fed yet, so nothing can come out", what, self.name)
+            why = f"is only compiled ({COMPILE_ONLY} is 0)" if self._compile_only() else "was not fed yet"
+            log.error("%s: graph %s %s, so nothing can come out", what, self.name, why)
         return self._session
 
     def _refuse(self, what: str, problem: feeding.Refused) -> int:
@@ -213,6 +232,9 @@ class FlowGraph(Watched):
             session, self._session, self._closed = self._session, None, True
         if session is not None:
             session.close()
+        with control.state.lock:  # a notebook draws a new graph with every run of a cell: keep none that is over
+            if self in control.state.graphs:
+                control.state.graphs.remove(self)
 
     def __repr__(self) -> str:
         return f"FlowGraph(name={self.name!r}, nodes={[node.name for node in self._drawing.nodes]})"

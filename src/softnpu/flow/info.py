@@ -16,6 +16,9 @@ class FlowFlag(enum.IntEnum):
     DATA_FLOW_FLAG_SEG = message.SEG
 
 
+_FIELDS = (("start_time", 64), ("end_time", 64), ("flow_flags", 32), ("transaction_id", 64))
+
+
 class FlowInfo:
     """Times, flags, transaction id and 64 bytes of the user's own, from feed_data to fetch_data."""
 
@@ -41,6 +44,8 @@ class FlowInfo:
 
     def set_user_data(self, data: bytes | bytearray | memoryview, offset: int = 0) -> None:
         """Write bytes at an offset."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"user data is bytes, not {type(data).__name__}; a text needs .encode()")
         _check("data", len(data), offset)
         self._user_data[offset : offset + len(data)] = data
         self._data_size = max(self._data_size, offset + len(data))
@@ -58,6 +63,14 @@ class FlowInfo:
         message.trans_id = self.transaction_id
         message.user_trans = self.transaction_id != 0
         message.user_data = bytes(self._user_data) if self._data_size else b""
+
+    def _problem(self) -> str:
+        """Why it cannot travel: a number that does not fit its field; empty if all do."""
+        for name, bits in _FIELDS:
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 0 <= value < 1 << bits:
+                return f"FlowInfo.{name} is a whole number from 0 to 2^{bits} - 1, not {value!r}"
+        return ""
 
     def __repr__(self) -> str:
         return (

@@ -41,8 +41,7 @@ class Batching:
             self._tickets.append(message.ticket)
 
     def push(self, message: Message, now: float) -> list[Message]:
-        """What becomes of one more message."""
-        self._runner.host.taken(message)
+        """What becomes of one more message, which has left its queue."""
         return self._made(self._batch.push(message, now))
 
     def tick(self, now: float) -> list[Message]:
@@ -50,13 +49,17 @@ class Batching:
         return self._made(self._batch.tick(now))
 
     def _made(self, messages: list[Message]) -> list[Message]:
-        if not messages:
+        if not messages and not self._tickets:
             return messages
         for message in messages:
             message.arrived = _clock()
+            self._gone(message)  # one that ends a stream goes through as it is
             message.ticket = None
         tickets, self._tickets = self._tickets, []
-        messages[0].ticket = Bundle(tickets)
+        if messages:
+            messages[0].ticket = Bundle(tickets)
+        else:  # a remainder that nobody wants
+            self._runner.finished += tickets
         return messages
 
 
@@ -94,8 +97,8 @@ class Input:
         """Take one message to where it meets others."""
         assert self._raw is not None
         message = self._raw.popleft()
+        self._runner.host.taken(message)
         if self.batch is None:
-            self._runner.host.taken(message)
             self._task.meet(self._index, message, now)
             return
         for made in self.batch.push(message, now):

@@ -7,7 +7,9 @@ and no count is shared between processes, and nothing can be left locked by one 
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from typing import Any
 
@@ -73,6 +75,7 @@ class View:
         self.bytes = np.empty(0, np.uint8)
         self._tokens.release()
         self._window.close()
+        del self._window  # an atlas and its arenas know each other: the memory is not to wait for the garbage collector
 
     def lease(self, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:
         """Bytes of a block, with the tokens that came with them."""
@@ -98,6 +101,7 @@ class Arena(View):
         self._known: dict[int, list[tuple[int, int]]] = {}  # blocks that were seen to be free
         self._blocks = 0
         self._top = _TABLE
+        self.foreign = False  # this process is a fork of the one that writes here
 
     def take(self, nbytes: int) -> tuple[int, int]:
         """A free block: its number and where its bytes begin. MemoryError when there is none."""
@@ -142,8 +146,11 @@ class Arena(View):
     def _free(self, block: int) -> bool:
         return self._tokens[block * TOKENS : (block + 1) * TOKENS] == _RETURNED
 
-    def allocate(self, nbytes: int) -> Lease:
+    def allocate(self, nbytes: int) -> Bytes:
         """Writable bytes that can be sent without a copy; all tokens are this process's."""
+        if self.foreign:
+            room = np.empty(nbytes + _SMALLEST, np.uint8)
+            return room[-room.ctypes.data % _SMALLEST :][:nbytes]
         block, start = self.take(max(nbytes, 1))
         return self.lease(block, start, nbytes, 0, TOKENS)
 
@@ -172,6 +179,13 @@ class Arena(View):
         return self._top - _TABLE, held
 
 
+class _Nowhere(list[tuple[memoryview, int, int]]):
+    """For a fork of this process: the tokens are its parent's to return."""
+
+    def append(self, returned: tuple[memoryview, int, int]) -> None:
+        """Nothing."""
+
+
 class Atlas:
     """All arenas of a session by number; those of others are mapped when a message first names them."""
 
@@ -180,6 +194,12 @@ class Atlas:
         self.own = Arena(fd, own, self)
         self._views: dict[int, View] = {own: self.own}
         self.late: list[tuple[memoryview, int, int]] | None = None  # tokens to be returned when `settle` is called
+        _atlases.add(self)
+
+    def disown(self) -> None:
+        """In a fork: nothing of this is written any more."""
+        self.late = _Nowhere()
+        self.own.foreign = True
 
     def settle(self) -> None:
         """Return tokens of messages that are finished. Before that their sender may have to send them again."""
@@ -200,6 +220,17 @@ class Atlas:
         for view in self._views.values():
             view.close()
         self._views.clear()
+
+
+_atlases: weakref.WeakSet[Atlas] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for atlas in _atlases:
+        atlas.disown()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def lease_of(array: Any) -> Lease | None:

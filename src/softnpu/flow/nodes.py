@@ -14,6 +14,7 @@ from softnpu.flow.tensor import Tensor, TensorDesc
 ATTR_FLOW = "_flow_attr"
 ATTR_DEPTH = "_flow_attr_depth"
 ATTR_POLICY = "_flow_attr_enqueue_policy"
+_ATTRIBUTES = (ATTR_FLOW, ATTR_DEPTH, ATTR_POLICY, "_flow_attr_flow_node_alias")
 POLICIES = ("FIFO", "OVERWRITE")
 
 
@@ -115,9 +116,7 @@ class FlowNode:
     def _connect(self, indexes: Sequence[int], inputs: Sequence[Source], outputs: Sequence[int]) -> Any:
         for index, source in zip(indexes, inputs, strict=True):
             if not isinstance(source, FlowData | FlowOutput):
-                raise DfException(
-                    f"Input {index} of node {self.name} is a {type(source).__name__}; FlowData or the output of a node is expected."
-                )
+                raise DfException(f"Input {index} of node {self.name} is {_no_source(source)}.")
             if isinstance(source, FlowOutput) and source.node is self:
                 raise DfException(f"Input {index} of node {self.name} would be its own output {source.index}.")
         for index, source in zip(indexes, inputs, strict=True):
@@ -202,6 +201,8 @@ class FlowNode:
             )
         if name == ATTR_POLICY and value not in POLICIES:
             raise DfException(f"Node {self.name}: {name} is one of {', '.join(POLICIES)}, not {value!r}.")
+        if name.startswith(ATTR_FLOW) and name not in _ATTRIBUTES:
+            log.warning("node %s: attribute %s means nothing; known are %s", self.name, name, ", ".join(_ATTRIBUTES))
         self.attributes[name] = value
 
     def set_alias(self, name: str) -> FlowNode:
@@ -228,6 +229,15 @@ class FlowNode:
 
     def __repr__(self) -> str:
         return f"FlowNode(name={self.name!r}, input_num={self.input_num}, output_num={self.output_num})"
+
+
+def _no_source(value: object) -> str:
+    """What was given instead of something to connect to, and what to give."""
+    if isinstance(value, FlowNode):
+        return f"the node {value.name}; call it with its inputs, and pass the output that this gives"
+    if isinstance(value, tuple | list) and value and all(isinstance(each, FlowData | FlowOutput) for each in value):
+        return f"a {type(value).__name__} of {len(value)}; pass one of them, or all of them with *"
+    return f"of type {type(value).__name__}; pass a df.FlowData or the output of a node (values come with feed)"
 
 
 def add_methods(node: FlowNode, point: FuncProcessPoint) -> None:

@@ -20,6 +20,7 @@ from softnpu.flow.streams import StreamInput, StreamThread
 
 _clock = time.perf_counter_ns
 _SLOW = 300_000
+_LARGEST_CODE = 1 << 63
 
 
 class Host(Protocol):
@@ -260,8 +261,13 @@ class Runner:
 
     def fail(self, function: Function, head: Message | None, code: int) -> None:
         """The transaction's failure goes the way its results would have gone."""
+        if not -_LARGEST_CODE <= code < _LARGEST_CODE:
+            log.error("node %s, function %s: %s is no code", self.place.node, function.name, code)
+            code = codes.FUNC_FAILED
         for output in function.outputs:
-            self.host.emit(self.seat, output, failure(code, head))
+            message = failure(code, head)
+            message.again = head is not None and head.again  # its result may be out already
+            self.host.emit(self.seat, output, message)
 
     # ---- exceptions of transactions ----------------------------------------------------------------------------------
 

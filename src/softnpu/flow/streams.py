@@ -51,26 +51,46 @@ class StreamInput:
         """See Inlet. Results of earlier takes go out first, so that a slow reader slows this function down."""
         until = None if timeout is None else time.monotonic() + timeout
         self._runner.wait_for_room(until)
-        with self._some:
-            while (message := self._next()) is None:
-                if self._ended:
-                    raise DfAbortException("The graph ends.", codes.FUNC_EXIT)
-                rest = None if until is None else until - time.monotonic()
-                if rest is not None and rest <= 0:
-                    raise queue.Empty
-                self._some.wait(rest)
+        while (message := self._batched(until) if self.batch else self._plain(until)) is None:
+            pass
         if message.arrived:
             cells.waited(self._runner.words, time.perf_counter_ns() - message.arrived)
         self._runner.absorb(message)
         self._runner.host.progressed()
         return message
 
-    def _next(self) -> Message | None:
-        if self.batch is None:
+    def _plain(self, until: float | None) -> Message | None:
+        with self._some:
+            if not self._messages:
+                self._wait(until)
             return self._messages.popleft() if self._messages else None
-        while not self._batches and self._messages:
-            self._batches += self.batch.push(self._messages.popleft(), time.monotonic())
-        return self._batches.popleft() if self._batches else None
+
+    def _batched(self, until: float | None) -> Message | None:
+        """One step towards the next batch. The host is told without the lock: who delivers holds the host's own."""
+        assert self.batch is not None
+        with self._some:
+            now = time.monotonic()
+            self._batches += self.batch.tick(now)
+            if self._batches:
+                return self._batches.popleft()
+            if not self._messages:
+                self._wait(until)
+                return None
+            message = self._messages.popleft()
+            self._batches += self.batch.push(message, now)
+        self._runner.host.taken(message)
+        self._runner.host.progressed()
+        return None
+
+    def _wait(self, until: float | None) -> None:
+        """Until something comes, at most until a batch is due; queue.Empty when the time is up."""
+        if self._ended:
+            raise DfAbortException("The graph ends.", codes.FUNC_EXIT)
+        now = time.monotonic()
+        if until is not None and until <= now:
+            raise queue.Empty
+        times = [each - now for each in (until, self.deadline()) if each is not None]
+        self._some.wait(max(0.0, min(times)) if times else None)
 
     def qsize(self) -> int:
         """Messages that wait."""
@@ -142,7 +162,7 @@ class StreamThread(threading.Thread):
             code = runner.body.stream(self._task.index, self._inlets, runner.stream_out)
         except DfAbortException:
             code = 0
-        except Exception:
+        except (Exception, SystemExit):  # a function may end its call, not its node
             log.error("node %s: %s", runner.place.node, traceback.format_exc())
             code = codes.FUNC_FAILED
         finally:

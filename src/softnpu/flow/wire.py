@@ -14,14 +14,15 @@ from softnpu.flow.message import USER_DATA_SIZE, Message, Payload
 PIPE_BUF = select.PIPE_BUF  # a write up to this size is never mixed with another
 
 DATA, WANT, ROOM, NOTICE, STOP, TAP = range(1, 7)
-_SHARED, _USER_TRANS, _USER_DATA, _ENVELOPE, _AGAIN = 1, 2, 4, 8, 16
+_SHARED, _USER_TRANS, _USER_DATA, _ENVELOPE, _AGAIN, HANDED = 1, 2, 4, 8, 16, 32
+_BITS_AT = 5
 
 # length, kind, bits, epoch of the receiver, epoch of the sender, channel
 HEAD = struct.Struct("<IBBBBI")
 # sequence, transaction, message type, length of meta, form, number of chunks
 BODY = struct.Struct("<QQHHBB")
 # ret_code, flags, data label, route label, start, end: only where one of them is not 0
-ENVELOPE = struct.Struct("<iIIIQQ")
+ENVELOPE = struct.Struct("<qIIIQQ")
 _INLINE = struct.Struct("<BI")
 _REFERENCE = struct.Struct("<BHIQQBB")
 _SEQUENCE = struct.Struct("<Q")
@@ -86,6 +87,11 @@ def readdressed(record: bytes, receiver: int, sequence: int, again: bool = False
         bits |= _AGAIN
     head = HEAD.pack(length, kind, bits, receiver, sender, channel)
     return head + _SEQUENCE.pack(sequence) + record[_BODY_AT + _SEQUENCE.size :]
+
+
+def handed(record: bytes) -> bytes:
+    """The same record, with a word that its memory is not its sender's: a former life may have handed it on before."""
+    return record[:_BITS_AT] + bytes([record[_BITS_AT] | HANDED]) + record[_BITS_AT + 1 :]
 
 
 def short_record(kind: int, receiver: int, sender: int, channel: int, number: int) -> bytes:

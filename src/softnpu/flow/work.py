@@ -50,7 +50,10 @@ def code(value: Any, what: str) -> bytes:
     try:
         return register.pickle_dumps(value)
     except (pickle.PicklingError, TypeError, AttributeError) as problem:
-        raise TypeError(f"{what} cannot be sent to another process: {problem}") from problem
+        raise TypeError(
+            f"{what} cannot be sent to another process: {problem}. Make what it needs inside it "
+            "(for a class: in its constructor) instead of using what the program made"
+        ) from problem
 
 
 def code_by_value(function: Any, what: str) -> bytes:

@@ -59,7 +59,7 @@ def report(what: str) -> None:
         end = " (no more tracebacks of it after this one)" if count == _TRACEBACKS else ""
         sys.stderr.write(f"{what} failed{end}:\n{traceback.format_exc()}")
         sys.stderr.flush()
-    log.error("%s failed (%d): %s: %s", what, count, type(problem).__name__, problem)
+    log.error("%s failed (time %d here): %s: %s", what, count, type(problem).__name__, problem)
 
 
 def init_wrapper() -> Callable[[Callable[..., Any]], Callable[..., int]]:
@@ -69,6 +69,8 @@ def init_wrapper() -> Callable[[Callable[..., Any]], Callable[..., int]]:
 
 def proc_wrapper(func_list: str = "") -> Callable[[Callable[..., Any]], Callable[..., int]]:
     """For a function `(self, run_context, input_flow_msgs)`; the text names its inputs and outputs: `"i0,i1,o0"`."""
+    if callable(func_list):
+        raise TypeError('proc_wrapper is used with the inputs and outputs of the function: @proc_wrapper("i0,o0")')
     ports = parse_ports(func_list)
 
     def wrap(function: Callable[..., Any]) -> Callable[..., int]:

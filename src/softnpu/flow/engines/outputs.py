@@ -60,9 +60,11 @@ class Outputs:
         for index in indexes:
             if not queues[index].messages:
                 return None
-        messages = [queues[index].messages.popleft() for index in indexes]
+        messages = [queues[index].messages[0] for index in indexes]
         for message in messages:
             self._taken(message)
+        for index in indexes:  # last: an interrupt before it loses nothing
+            queues[index].messages.popleft()
         code = next((message.ret_code for message in messages if message.ret_code), codes.SUCCESS)
         return messages, messages[0] if messages else None, code
 

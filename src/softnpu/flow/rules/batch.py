@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.flow import codes
+from softnpu.flow import codes, log
 from softnpu.flow.message import ARRAY, EOS, SEG, TENSOR, Message, Payload, failure
 from softnpu.flow.plan import CountRule, TimeRule
 
@@ -92,12 +92,21 @@ class _Cache:
         message.end_time = last.end_time
         for other in self.messages:
             message.flags |= other.flags
+            message.again |= other.again
         return message
 
 
 def _code(message: Message) -> int:
     """A failure that came in keeps its code."""
     return message.ret_code or codes.FUNC_PARAM_INVALID
+
+
+def _tell(batch: CountBatch | TimeBatch, message: Message, error: _Refused) -> str:
+    """Why a message was refused; in the log too, for 164000 alone tells nobody. A failure that came in was told before."""
+    if not message.ret_code:
+        lost = f", and {len(batch)} message(s) before it are dropped" if len(batch) else ""
+        log.error("%s: transaction %d is refused: %s%s", type(batch).__name__, message.trans_id, error, lost)
+    return str(error)
 
 
 class CountBatch:
@@ -127,7 +136,7 @@ class CountBatch:
         try:
             cache.add(message)
         except _Refused as error:
-            self.refused = str(error)
+            self.refused = _tell(self, message, error)
             self._reset(message)
             return [*results, failure(_code(message), message)]
         if self._since is None:
@@ -188,7 +197,7 @@ class TimeBatch:
                 return self._end(message)
             self._add(message)
         except _Refused as error:
-            self.refused = str(error)
+            self.refused = _tell(self, message, error)
             self._reset(message)
             return [failure(_code(message), message)]
         if self._span() == self._rule.time_window:

@@ -28,7 +28,8 @@ def report(session: Any, metrics: Metrics | None = None, outputs: Sequence[int] 
     metrics = metrics or Metrics(session)
     source = metrics.source
     rows = metrics.rows()
-    found = [*_failure(source), *_nodes(source, rows), *_outputs(source, outputs)] or [_nothing(source, rows)]
+    held = [*_failure(source), *_nodes(source, rows), *_outputs(source, outputs)]
+    found = [*(held or [_nothing(source, rows)]), *_past(source, rows)]
     head = f"graph {source.plan.name}, engine {source.engine}, {len(source.plan.nodes)} node(s)"
     return "\n".join([head, plain(rows), *(f"- {sentence}" for sentence in found)])
 
@@ -53,7 +54,7 @@ def _nodes(source: Source, rows: list[Row]) -> list[str]:
     found = []
     for seat, row in zip(source.seats, rows, strict=True):
         node = source.plan.nodes[seat.node]
-        name = f"node {row.node}" + (f" #{row.instance}" if len(node.instances) > 1 else "")
+        name = _name(source, row)
         stream = any(function.stream for function in node.functions)
         if row.state == cells.STATES[cells.CALLING] and not stream and row.since > _LONG:
             waiting = f"; {row.queue} message(s) wait for it" if row.queue else ""
@@ -66,6 +67,19 @@ def _nodes(source: Source, rows: list[Row]) -> list[str]:
             found.append(f"{name} is still being set up")
         else:
             found += [f"{name} {text}" for text in _held_up(source, seat.number) or _missing(source, seat.number)]
+    return found
+
+
+def _name(source: Source, row: Row) -> str:
+    several = any(each.name == row.node and len(each.instances) > 1 for each in source.plan.nodes)
+    return f"node {row.node}" + (f" #{row.instance}" if several else "")
+
+
+def _past(source: Source, rows: list[Row]) -> list[str]:
+    """What went wrong before. It explains results that are missing, but nothing waits for it now."""
+    found = []
+    for row in rows:
+        name = _name(source, row)
         if row.failures:
             found.append(f"{name}: {row.failures} call(s) failed; the log says why, a fetch gives their codes")
         if row.dropped:

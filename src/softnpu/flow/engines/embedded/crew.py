@@ -13,21 +13,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from softnpu.base import config
 from softnpu.flow import cells, codes, log, settings, wire
 from softnpu.flow.cells import Cells
-from softnpu.flow.channels import WORDS
+from softnpu.flow.channels import EPOCHS, FLOOR, TAKEN, WORDS, restarted
 from softnpu.flow.endpoint import Endpoint, Queue
 from softnpu.flow.engines.embedded import worker
 from softnpu.flow.engines.embedded.zygote import zygote
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.errors import DfException
 from softnpu.flow.layout import APPLICATION, arrange
-from softnpu.flow.memory import ARENA_SIZE, Atlas, Lease
+from softnpu.flow.memory import ARENA_SIZE, Atlas, Bytes
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
 from softnpu.flow.rules.transactions import Exceptions
@@ -36,6 +36,7 @@ from softnpu.runtime import segment
 _PIPE_SIZE = 1 << 18
 _GRACE = 1.0
 _RESTART_WINDOW = 10.0
+_FLOORS_PER_NOTICE = 128
 _NOTHING = BodySpec("")
 
 
@@ -44,11 +45,16 @@ class Member:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.epoch = 0
+        self.lives = 0
         self.pid = 0
         self.life: socket.socket | None = None
         self.ready = False
         self.deaths: list[float] = []
+
+    @property
+    def epoch(self) -> int:
+        """Its life, as records say it."""
+        return self.lives % EPOCHS
 
 
 class Crew:
@@ -61,12 +67,18 @@ class Crew:
         self.settings = settings.load(plan.options)
         self._outputs = outputs
         self._tell = tell
+        try:
+            self._pipes = _pipes(self.layout.processes + 2)
+        except OSError as problem:
+            text = f"{self.layout.processes} pipes cannot be made: {problem}; see ulimit -n"
+            raise DfException(f"The graph {plan.name} cannot be deployed: {text}", codes.FAILED) from problem
+        self._call, self._caller = self._pipes.pop()
+        self.alarm, self._alarm = self._pipes.pop()
         self._segment = segment.create((self.layout.processes + 2) * ARENA_SIZE, "softnpu-flow")
         self._arenas = 1
         self._atlas = Atlas(self._segment, 1)
         self._window = segment.Window(self._segment, 0, self.layout.board())
         self.rows = [Cells(self._window.buffer, seat.number) for seat in self.layout.seats]
-        self._pipes = [_pipe() for _ in range(self.layout.processes)]
         writes = {number: pipe[1] for number, pipe in enumerate(self._pipes) if number != APPLICATION}
         self.endpoint = Endpoint(
             APPLICATION,
@@ -77,8 +89,6 @@ class Crew:
             self,
         )
         self.members = [Member(number) for number in range(1, self.layout.processes)]
-        self.alarm, self._alarm = _pipe()
-        self._call, self._caller = _pipe()
         self._closing = False
         self._stuck = False
         self._exceptions = Exceptions()
@@ -153,15 +163,17 @@ class Crew:
         if os.fstat(self._segment).st_size < needed:
             os.ftruncate(self._segment, needed)
         peers = sorted(self.layout.peers(member.number))
-        spec = self._spec(member, poison, peers)
-        with tempfile.TemporaryFile() as content:
+        for seat in self.layout.seats_of(member.number):
+            self.rows[seat.number].words[cells.STATE] = cells.STARTING
+        with tempfile.TemporaryFile() as content, _standard() as standard:
+            pickle.dump(self._spec(member, poison, peers), content)
             pickle.dump({"plan": self._part(member.number), "layout": self.layout}, content)
             content.flush()
             content.seek(0)
             pipes = [self._pipes[member.number][0], *(self._pipes[peer][1] for peer in peers)]
-            descriptors = [theirs.fileno(), content.fileno(), *_standard(), self._segment, *pipes]
+            descriptors = [theirs.fileno(), content.fileno(), *standard, self._segment, *pipes]
             member.ready = False
-            member.pid = zygote().start(spec, descriptors)
+            member.pid = zygote().start(descriptors)
         theirs.close()
         if member.life is not None:
             member.life.close()
@@ -171,6 +183,7 @@ class Crew:
         return {
             "process": member.number,
             "epoch": member.epoch,
+            "life": member.lives,
             "epochs": {other.number: other.epoch for other in self.members},
             "peers": peers,
             "arena": self._arenas,
@@ -199,7 +212,7 @@ class Crew:
         nodes = [node if index in mine else replace(node, body=_NOTHING) for index, node in enumerate(self.plan.nodes)]
         return replace(self.plan, nodes=tuple(nodes))
 
-    def allocate(self, nbytes: int, align: int) -> Lease:
+    def allocate(self, nbytes: int, align: int) -> Bytes:
         """Memory that can be fed without a copy."""
         return self._atlas.own.allocate(nbytes)
 
@@ -249,25 +262,30 @@ class Crew:
         member.life = None
         if self._closing:
             return
-        code = zygote().exit_code(member.pid)
         names = ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(member.number))
-        text = f"the process {member.pid} of node {names} ended {_how(code)}"
-        if not member.ready or not self._may_restart(member):
-            self.failure = self.failure or text
-            self.ring()
-            return
-        log.error("%s; it is started again", text)
+        text = f"the process {member.pid} of node {names} ended"
         try:
+            text += f" {_how(zygote().exit_code(member.pid))}"
+            if not self._was_ready(member) or not self._may_restart(member):
+                self.failure = self.failure or text
+                self.ring()
+                return
+            log.error("%s; it is started again", text)
             with self.endpoint.lock:
                 poison = self._poison(member)
                 floors = self._floors(member)
                 _drain(self._pipes[member.number][0])
-                member.epoch += 1
+                member.lives += 1
                 self._spawn(member, poison)
                 self._announce(member, floors)
-        except OSError as problem:
+        except Exception as problem:  # whatever it is: without this thread nobody would hear of any death
             self.failure = f"{text}, and could not be started again: {problem}"
             self.ring()  # not under the lock: who is told looks at once
+
+    def _was_ready(self, member: Member) -> bool:
+        """Whether it had loaded its functions; that it said so may not have been read yet."""
+        rows = [self.rows[seat.number].words[cells.STATE] for seat in self.layout.seats_of(member.number)]
+        return member.ready or cells.STARTING not in rows
 
     def _may_restart(self, member: Member) -> bool:
         now = time.monotonic()
@@ -285,20 +303,29 @@ class Crew:
         return found
 
     def _floors(self, member: Member) -> dict[int, int]:
-        """How far its former life had finished each of its channels."""
+        """How far its former life had finished each of its channels; the words are the next life's from now on."""
         marks = self.layout.marks(self._window.buffer)
         numbers = [channel.number for channel in self.layout.channels if channel.target == member.number]
-        return {number: marks[WORDS * number + 1] for number in numbers}
+        floors = {number: marks[WORDS * number + FLOOR] for number in numbers}
+        for number in numbers:
+            for word in (WORDS * number + TAKEN, WORDS * number + FLOOR):
+                marks[word] = restarted(marks[word])
+        return floors
 
     def _announce(self, member: Member, floors: dict[int, int]) -> None:
         """Everybody who sends to it sends again what was not finished."""
         self.endpoint.restarted(member.number, member.epoch, floors)
-        notice = (worker.RESTARTED, member.number, member.epoch, floors)
-        record = wire.plain_record(wire.NOTICE, pickle.dumps(notice))
         for peer in self.layout.peers(member.number) - {APPLICATION}:
-            self.endpoint.tell(peer, record)
+            channels = [each.number for each in self.layout.channels if each.source == peer and each.number in floors]
+            for first in range(0, len(channels), _FLOORS_PER_NOTICE):
+                some = {number: floors[number] for number in channels[first : first + _FLOORS_PER_NOTICE]}
+                self._notify(peer, worker.FLOORS, some)
+            self._notify(peer, worker.RESTARTED, member.number, member.epoch)
         if not self.endpoint.flush():
             self._stuck = True
+
+    def _notify(self, process: int, *content: Any) -> None:
+        self.endpoint.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(content)))
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
@@ -318,15 +345,16 @@ class Crew:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member.pid, signal.SIGKILL)
         self._wait_for_end(_GRACE)
-        for pair in (*self._pipes, (self.alarm, self._alarm), (self._call, self._caller)):
-            for descriptor in pair:
-                os.close(descriptor)
-        os.close(self._segment)
-        self._pipes = []
-        final = bytearray(self._window.buffer[: cells.ROW * len(self.rows)])
-        self.rows = [Cells(final, seat.number) for seat in self.layout.seats]
-        self.endpoint.close()
-        self._window.close()
+        with self.endpoint.lock:  # somebody may still be copying what it feeds
+            for pair in (*self._pipes, (self.alarm, self._alarm), (self._call, self._caller)):
+                for descriptor in pair:
+                    os.close(descriptor)
+            os.close(self._segment)
+            self._pipes = []
+            final = bytearray(self._window.buffer[: cells.ROW * len(self.rows)])
+            self.rows = [Cells(final, seat.number) for seat in self.layout.seats]
+            self.endpoint.close()
+            self._window.close()
 
     def _wait_for_end(self, seconds: float) -> list[Member]:
         """Members that are still there after so long; the inbox is emptied meanwhile, so that nobody waits to write."""
@@ -374,6 +402,20 @@ def _pipe() -> tuple[int, int]:
     return read, write
 
 
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """So many pipes, or none."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(_pipe())
+    except OSError:
+        for each in made:
+            os.close(each[0])
+            os.close(each[1])
+        raise
+    return made
+
+
 def _drain(descriptor: int) -> None:
     """Empty a pipe, up to a boundary between records: they are written whole."""
     with contextlib.suppress(BlockingIOError):
@@ -381,16 +423,21 @@ def _drain(descriptor: int) -> None:
             pass
 
 
-def _standard() -> list[int]:
+@contextlib.contextmanager
+def _standard() -> Iterator[list[int]]:
     """stdout and stderr as descriptors that exist."""
-    found = []
-    for number in (1, 2):
-        try:
-            os.fstat(number)
-            found.append(number)
-        except OSError:
-            found.append(os.open(os.devnull, os.O_WRONLY))
-    return found
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        found = []
+        for number in (1, 2):
+            try:
+                os.fstat(number)
+                found.append(number)
+            except OSError:
+                found.append(nowhere)
+        yield found
+    finally:
+        os.close(nowhere)
 
 
 def _how(code: int | None) -> str:

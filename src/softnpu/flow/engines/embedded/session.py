@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -29,17 +30,20 @@ class Session:
         self._outputs = Outputs(plan, self._taken)
         self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
         self._feeding = threading.Lock()
-        self._pumping = threading.Lock()
+        self._turn = threading.Lock()
+        self._pumper: object = None  # whose turn it is to read; an object of that call
         self._news = threading.Condition()
         self._followers = 0
         self._closed = False
         self._pid = os.getpid()
+        self._foreign = False
         self.crew = Crew(plan, self._outputs, self._tell)
         self._endpoint = self.crew.endpoint
         self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
         self.crew.start()
         self._provider = self.crew.allocate
         tensor.add_provider(self._provider)
+        _sessions.add(self)
 
     def _taken(self, message: Message) -> None:
         if self._endpoint.taken(message):
@@ -54,6 +58,8 @@ class Session:
 
     def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
         """Messages into several inputs, all or none. Who waits for room keeps nobody from feeding other inputs."""
+        if self._foreign:
+            return self._over()
         until = None if timeout is None else time.monotonic() + timeout
         code = self._wait(lambda: self._try_feed(items), until)
         return codes.QUEUE_FULL if code is None else code
@@ -89,7 +95,10 @@ class Session:
 
     def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
         """One result of each of these outputs."""
-        code = self._outputs.check(indexes, align)
+        if self._foreign:
+            return [], None, self._over()
+        with self._endpoint.lock:
+            code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
@@ -104,9 +113,15 @@ class Session:
         return found
 
     def _over(self) -> int:
-        if self.crew.failure:
+        if self._foreign:
+            log.error("The graph belongs to process %s, of which this is a fork: build one of its own here.", self._pid)
+        elif self.crew.failure:
             log.error("The graph has ended: %s", self.crew.failure)
         return codes.FAILED
+
+    def disown(self) -> None:
+        """In a fork of the application: the pipes are its parent's, and so is whoever held a lock."""
+        self._foreign = True
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
 
@@ -121,15 +136,17 @@ class Session:
             found = ready()
             if found is not None:
                 return found
-            if self._pumping.acquire(blocking=False):
-                try:
-                    late = not self._pump(until, deadline)
-                finally:
-                    self._pumping.release()
+            turn = object()
+            try:  # an interrupt may come at any time: it must not leave the turn with nobody
+                mine = self._take_turn(turn)
+                late = mine and not self._pump(until, deadline)
+            finally:
+                if self._pumper is turn:
+                    self._pumper = None
                     self._tell()
-                if late:
-                    return ready()
-            else:
+            if late:
+                return ready()
+            if not mine:
                 with self._news:
                     self._followers += 1  # before the look: what comes after it is told
                     try:
@@ -138,10 +155,16 @@ class Session:
                         if found is not None or (rest is not None and rest <= 0):
                             return found
                         self._reply()  # whoever reads may sleep in the middle of that
-                        if self._pumping.locked():  # else nobody reads any more: it is our turn
+                        if self._pumper is not None:  # else nobody reads any more: it is our turn
                             self._news.wait(rest)
                     finally:
                         self._followers -= 1
+
+    def _take_turn(self, turn: object) -> bool:
+        with self._turn:
+            if self._pumper is None:
+                self._pumper = turn
+        return self._pumper is turn
 
     def _pump(self, until: float | None, deadline: Callable[[], float | None] | None) -> bool:
         """Read what came, or sleep until something does; False when the time is up."""
@@ -169,13 +192,15 @@ class Session:
 
     def look(self) -> None:
         """Take in what came, without waiting; for those who watch."""
-        if not self._closed and self._pumping.acquire(blocking=False):
-            try:
+        turn = object()
+        try:
+            if not self._closed and not self._foreign and self._take_turn(turn):
                 while self._endpoint.read():
                     pass
                 self._endpoint.flush()
-            finally:
-                self._pumping.release()
+        finally:
+            if self._pumper is turn:
+                self._pumper = None
                 self._tell()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
@@ -186,28 +211,42 @@ class Session:
             return
         self._closed = True
         tensor.remove_provider(self._provider)
-        held = [lock for lock in (self._pumping, self._feeding) if self._gain(lock)]
+        turn = object()
+        self._gain(lambda: self._take_turn(turn))
+        fed = self._gain(lambda: self._feeding.acquire(timeout=_LOOK_SECONDS))
         try:
             self.crew.close()
         finally:
-            for lock in held:
-                lock.release()
+            if fed:
+                self._feeding.release()
+            self._pumper = None
         with self._news:
             self._news.notify_all()
 
-    def _gain(self, lock: threading.Lock) -> bool:
+    def _gain(self, attempt: Callable[[], bool]) -> bool:
         """Let whoever waits or feeds leave before the pipes close; not for ever: this may be a signal handler inside one."""
         until = time.monotonic() + _LEAVE_SECONDS
-        self.crew.ring()
-        while not lock.acquire(timeout=_LOOK_SECONDS):
+        while not attempt():
             if time.monotonic() > until:
                 return False
             self.crew.ring()
+            time.sleep(_SHORTEST)
         return True
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""
         return self.crew.statistics()
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for session in _sessions:
+        session.disown()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _left(until: float | None, deadline: Callable[[], float | None] | None) -> float | None:

@@ -25,6 +25,7 @@ from softnpu.flow.runner import Runner, place_of
 from softnpu.runtime.segment import Window
 
 READY, FAILED, RAISED, RESTARTED, CALLED, TAP = "ready", "failed", "raised", "restarted", "called", "tap"
+FLOORS = "floors"  # of a process that will be said to be restarted: more than one record can hold
 _CALLS_PER_ROUND = 64
 _ROUND_NANOSECONDS = 500_000
 _CALLS_PER_REPORT = 32
@@ -48,6 +49,9 @@ class Worker:
         self._room = threading.Condition()
         self._ending = False
         self._threads = False  # of stream functions
+        self._behind = False  # messages could not be finished, because results waited for room
+        self._floors: dict[int, int] = {}
+        self._alarm, self._waker = -1, -1
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         seats = self.layout.seats_of(self.process)
         window = Window(segment, 0, self.layout.board())
@@ -60,7 +64,7 @@ class Worker:
             runner.watched = spec["watched"]
             runner.poison = spec["poison"].get(seat.number, {})
             runner.words[cells.PID] = os.getpid()
-            runner.words[cells.LIFE] = spec["epoch"]
+            runner.words[cells.LIFE] = spec["life"]
             self._runners[seat.number] = runner
         self._routes = {
             seat.number: [
@@ -88,8 +92,12 @@ class Worker:
             name, *rest = pickle.loads(data)
             if name == RAISED:
                 self._raised(*rest)
+            elif name == FLOORS:
+                self._floors.update(rest[0])
             elif name == RESTARTED:
-                self.endpoint.restarted(*rest)
+                floors, self._floors = self._floors, {}
+                process, epoch = rest
+                self.endpoint.restarted(process, epoch, floors)
             elif name == TAP:
                 from softnpu.flow.watch.tapping import arm
 
@@ -135,7 +143,10 @@ class Worker:
         """See Host."""
         with self.endpoint.lock:
             self.endpoint.answer()
-            self._flush()
+            clear = self._flush()
+        if not clear and self._threads and threading.current_thread() is not threading.main_thread():
+            with contextlib.suppress(BlockingIOError):  # whoever sleeps does not know that a pipe is full now
+                os.write(self._waker, b"!")
 
     def wait_for_room(self, seat: int, until: float | None) -> None:
         """See Host."""
@@ -161,13 +172,17 @@ class Worker:
             except BaseException:
                 text = traceback.format_exc()
                 log.error("node %s cannot be set up: %s", runner.place.node, text)
-                self.report(FAILED, runner.place.node, text[-_MOST_TEXT:])
+                self.report(FAILED, runner.place.node, text.encode()[-_MOST_TEXT:].decode(errors="ignore"))
                 self.endpoint.flush()
                 return False
         self.report(READY, self.process)
         self.endpoint.flush()
+        self._threads = any(runner.threads for runner in self._runners.values())
+        if self._threads:
+            self._alarm, self._waker = os.pipe()
+            os.set_blocking(self._alarm, False)
+            os.set_blocking(self._waker, False)
         for runner in self._runners.values():
-            self._threads = self._threads or bool(runner.threads)
             runner.enter_streams()
         return True
 
@@ -177,6 +192,8 @@ class Worker:
         active = False
         while not self._ending:
             came = self.endpoint.read()
+            if self._behind and not self.endpoint.waiting:
+                self._flush()
             if self._work():
                 active = True
                 rounds += 1
@@ -194,7 +211,11 @@ class Worker:
         timeout = self._sleep_at_most()
         if timeout is None and active:
             timeout = _IDLE_SECONDS
-        if self.endpoint.wait(timeout) or timeout != _IDLE_SECONDS:
+        woken = self.endpoint.wait(timeout, self._alarm)
+        if self._threads:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._alarm, 4096)
+        if woken or timeout != _IDLE_SECONDS:
             return active
         self._atlas.own.trim()
         return False
@@ -231,9 +252,10 @@ class Worker:
         endpoint = self.endpoint
         if self._watched and (self._ending or len(self._watched) >= _CALLS_PER_REPORT):
             self._report_calls()
-        clear = endpoint.flush()
-        if clear and not endpoint.waiting:
-            with endpoint.lock:
+        with endpoint.lock:  # nothing is made in between: what is finished now is out
+            clear = endpoint.flush()
+            self._behind = endpoint.waiting > 0
+            if clear and not self._behind:
                 for runner in self._runners.values():
                     if runner.finished:
                         done, runner.finished = runner.finished, []
@@ -297,12 +319,13 @@ def _settle(spec: dict[str, Any], standard: list[int]) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
-def main(spec: dict[str, Any], descriptors: list[int]) -> None:
+def main(descriptors: list[int]) -> None:
     """The life of a worker."""
     life, content, out, err, *rest = descriptors
-    _settle(spec, [out, err])
-    threading.Thread(target=_watch_application, args=(life,), daemon=True, name="life").start()
     with open(content, "rb") as file:
+        spec: dict[str, Any] = pickle.load(file)
+        _settle(spec, [out, err])
+        threading.Thread(target=_watch_application, args=(life,), daemon=True, name="life").start()
         spec.update(pickle.load(file))
     code = 1
     try:

@@ -1,7 +1,7 @@
 """A small process that makes the workers: it has imported what every worker needs, so that a new one is a fork away.
 
 It holds no state of the application and runs no thread. When the application is gone, however it ended, it kills all
-workers and ends. Messages in both directions are pickled tuples behind their length; descriptors come with them.
+workers and ends. Messages in both directions are small pickled tuples behind their length; descriptors come first.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from collections.abc import Callable
 from typing import Any
 
 _LENGTH = 8
-_MOST_DESCRIPTORS = 250
+_MOST_DESCRIPTORS = 250  # at once
 _LOOK_SECONDS = 1.0
 
 
 def _send(sock: socket.socket, message: Any, descriptors: list[int] | None = None) -> None:
-    data = pickle.dumps(message)
-    socket.send_fds(sock, [len(data).to_bytes(_LENGTH, "little")], descriptors or [])
-    sock.sendall(data)
+    data = pickle.dumps((message, len(descriptors or [])))
+    sock.sendall(len(data).to_bytes(_LENGTH, "little") + data)
+    for first in range(0, len(descriptors or []), _MOST_DESCRIPTORS):
+        socket.send_fds(sock, [b"d"], (descriptors or [])[first : first + _MOST_DESCRIPTORS])
 
 
 def _receive(sock: socket.socket) -> tuple[Any, list[int]] | None:
     """A message and its descriptors; None when the other side is gone."""
     try:
-        head, descriptors, _, _ = socket.recv_fds(sock, _LENGTH, _MOST_DESCRIPTORS)
-    except ConnectionError:
+        message, count = pickle.loads(_exactly(sock, int.from_bytes(_exactly(sock, _LENGTH), "little")))
+        descriptors: list[int] = []
+        while len(descriptors) < count:
+            mark, some, _, _ = socket.recv_fds(sock, 1, _MOST_DESCRIPTORS)
+            if not mark or not some:
+                return None
+            descriptors += some
+    except (ConnectionError, EOFError):
         return None
-    while len(head) < _LENGTH:
-        more = sock.recv(_LENGTH - len(head))
-        if not more:
-            return None
-        head += more
-    rest = int.from_bytes(head, "little")
-    parts = []
-    while rest:
-        part = sock.recv(min(rest, 1 << 20))
+    return message, descriptors
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
         if not part:
-            return None
-        parts.append(part)
-        rest -= len(part)
-    return pickle.loads(b"".join(parts)), list(descriptors)
+            raise EOFError
+        data += part
+    return data
 
 
 # ---- the zygote itself ---------------------------------------------------------------------------------------------------
@@ -70,10 +74,13 @@ def main(descriptor: int) -> None:
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     children: set[int] = set()
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.register(wake, select.POLLIN)
     gc.collect()
     gc.freeze()
     while True:
-        readable, _, _ = select.select([descriptor, wake], [], [], _LOOK_SECONDS)
+        readable = [each for each, _ in poll.poll(_LOOK_SECONDS * 1000)]
         if os.getppid() != parent:  # gone, although a fork of it may still hold the socket
             _end(children)
         if wake in readable:
@@ -88,7 +95,7 @@ def _serve(sock: socket.socket, children: set[int], own: tuple[int, int], run: C
     received = _receive(sock)
     if received is None:
         return False
-    spec, descriptors = received
+    _, descriptors = received
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
@@ -96,7 +103,7 @@ def _serve(sock: socket.socket, children: set[int], own: tuple[int, int], run: C
         for each in (sock.detach(), *own):
             os.close(each)
         try:
-            run(spec, descriptors)
+            run(descriptors)
         finally:
             os._exit(70)
     children.add(pid)
@@ -151,10 +158,10 @@ class Zygote:
         """Whether it can still start workers."""
         return self.process.poll() is None
 
-    def start(self, spec: dict[str, Any], descriptors: list[int]) -> int:
-        """Fork a worker; its process id. OSError if the zygote is gone."""
+    def start(self, descriptors: list[int]) -> int:
+        """Fork a worker, which reads what it is to do from a descriptor; its process id. OSError if the zygote is gone."""
         with self._lock:
-            _send(self._sock, spec, descriptors)
+            _send(self._sock, "start", descriptors)
             while not self._started:
                 self._take(_receive(self._sock))
             return self._started.pop()
@@ -171,9 +178,10 @@ class Zygote:
     def exit_code(self, pid: int, timeout: float = 0.2) -> int | None:
         """How a worker ended, as subprocess has it; None if it cannot be known."""
         with self._lock, contextlib.suppress(OSError):
+            poll = select.poll()
+            poll.register(self._sock, select.POLLIN)
             while pid not in self._codes:
-                readable, _, _ = select.select([self._sock], [], [], timeout)
-                if not readable:
+                if not poll.poll(timeout * 1000):
                     break
                 self._take(_receive(self._sock))
         return self._codes.pop(pid, None)

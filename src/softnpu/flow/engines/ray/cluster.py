@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from softnpu.base import config
@@ -61,17 +63,18 @@ class Lease:
         quiet = {"logging_level": logging.ERROR, "log_to_driver": True}
         try:
             if address:
-                self.ray.init(address=address, **quiet)
+                _starter().submit(self.ray.init, address=address, **quiet).result()
                 log.info("joined the Ray cluster at %s", address)
             else:
                 cpus = max(os.cpu_count() or 1, sum(need.get("CPU", 0) for need in needs(plan)))
-                self.ray.init(
+                _starter().submit(
+                    self.ray.init,
                     address="local",
                     include_dashboard=False,
                     num_cpus=int(cpus),
                     object_store_memory=_store_size(),
                     **quiet,
-                )
+                ).result()
         except (ConnectionError, RuntimeError, ValueError, OSError) as problem:
             where = f"join the Ray cluster at {address}" if address else "start a local Ray"
             raise DfException(
@@ -89,6 +92,12 @@ class Lease:
                 _sessions -= 1
                 if _sessions == 0:
                     self.ray.shutdown()
+
+
+@functools.cache
+def _starter() -> ThreadPoolExecutor:
+    """A thread that lasts: processes that Ray starts end with the thread that started them, not with the program."""
+    return ThreadPoolExecutor(1, "ray starter")
 
 
 def _store_size() -> int:
