@@ -14,6 +14,7 @@ from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Box, Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link, Ticket
 from softnpu.flow.engines.ray.records import Item, Origin
+from softnpu.flow.inputs import Bundle
 from softnpu.flow.layout import APPLICATION, Layout
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -113,8 +114,11 @@ class Worker:
         runner = self._stepping
         if runner is None or runner.seat != seat or runner.threads:
             return None
-        head = runner.out.head
-        cause = self._cause or (head.ticket if head is not None else None)
+        ticket = runner.out.head.ticket if runner.out.head is not None else None
+        if type(ticket) is Bundle:  # a batch: named after its first message, whenever that was taken
+            cause = ticket[0] if ticket else None
+        else:
+            cause = self._cause or ticket
         if cause is None:
             return None
         count = self._results[output] = self._results.get(output, 0) + 1
