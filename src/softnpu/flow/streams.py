@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from softnpu.flow import cells, codes, log
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 1.0
+
+
+def wait_while(changed: threading.Condition, busy: Callable[[], bool], until: float | None) -> None:
+    """Sleep as long as something is so, at most until a time of the monotonic clock; `changed` is told when to look again."""
+    with changed:
+        while busy():
+            rest = None if until is None else until - time.monotonic()
+            if rest is not None and rest <= 0:
+                return
+            changed.wait(rest)
 
 
 class StreamInput:

@@ -23,6 +23,7 @@ from softnpu.flow.plan import Plan
 from softnpu.flow.rules.route import choose
 from softnpu.flow.rules.transactions import Exceptions, Ids
 from softnpu.flow.runner import Runner, place_of
+from softnpu.flow.streams import wait_while
 
 Result = TypeVar("Result")
 _BREATH = 0.05
@@ -129,15 +130,11 @@ class Session:
 
     def wait_for_room(self, seat: int, until: float | None) -> None:
         """See Host."""
-        with self._news:
-            while not self._closed:
-                self._move()
-                if not self.held_up(seat):
-                    return
-                rest = None if until is None else until - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return
-                self._news.wait(rest)
+        wait_while(self._news, lambda: not self._closed and self._still_held_up(seat), until)
+
+    def _still_held_up(self, seat: int) -> bool:
+        self._move()
+        return self.held_up(seat)
 
     def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
         """See Host."""
@@ -227,14 +224,10 @@ class Session:
         if code:
             return code
         with self._news:
-            proposed = [self._ids.propose(index, message.trans_id) for index, message in items]
-            wrong = next((code for code, _ in proposed if code), codes.SUCCESS)
-            if wrong:
-                return wrong
-            for (index, message), (_, trans_id) in zip(items, proposed, strict=True):
-                message.user_trans = bool(message.trans_id) and self._ids.keeps
-                message.trans_id = trans_id
-                self._ids.commit(index, trans_id)
+            code = self._ids.stamp(items)
+            if code:
+                return code
+            for index, message in items:
                 self._deliver(self.layout.routes[(-1, index)], message)
             self._work(lambda: None)
             self._news.notify_all()

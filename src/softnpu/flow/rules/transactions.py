@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softnpu.flow import codes
+from softnpu.flow.message import Message
 
 
 class Ids:
@@ -33,13 +34,28 @@ class Ids:
 
     def assign(self, inputs: Sequence[int], user_id: int = 0) -> tuple[int, list[int]]:
         """Ids of one feed to several inputs, all or none."""
-        proposed = [self.propose(index, user_id) for index in inputs]
-        code = next((code for code, _ in proposed if code), codes.SUCCESS)
+        return self._assign([(index, user_id) for index in inputs])
+
+    def stamp(self, items: Sequence[tuple[int, Message]]) -> int:
+        """The same for the messages themselves; the id that one brings along is the user's. 0, or a code and nothing is changed."""
+        code, found = self._assign([(index, message.trans_id) for index, message in items])
         if code:
-            return code, []
-        for index, (_, trans_id) in zip(inputs, proposed, strict=True):
+            return code
+        for (_, message), trans_id in zip(items, found, strict=True):
+            message.user_trans = bool(message.trans_id) and self.keeps
+            message.trans_id = trans_id
+        return codes.SUCCESS
+
+    def _assign(self, wanted: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
+        found = []
+        for index, user_id in wanted:
+            code, trans_id = self.propose(index, user_id)
+            if code:
+                return code, []
+            found.append(trans_id)
+        for (index, _), trans_id in zip(wanted, found, strict=True):
             self.commit(index, trans_id)
-        return code, [trans_id for _, trans_id in proposed]
+        return codes.SUCCESS, found
 
     def last(self, input_index: int) -> int:
         """The last id of an input; 0 before the first."""

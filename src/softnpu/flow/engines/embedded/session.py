@@ -76,16 +76,10 @@ class Session:
             return self._feed_now(items)
 
     def _feed_now(self, items: list[tuple[int, Message]]) -> int:
-        proposed = []
+        code = self._ids.stamp(items)
+        if code:
+            return code
         for index, message in items:
-            code, trans_id = self._ids.propose(index, message.trans_id)
-            if code:
-                return code
-            proposed.append(trans_id)
-        for (index, message), trans_id in zip(items, proposed, strict=True):
-            message.user_trans = bool(message.trans_id) and self._ids.keeps
-            message.trans_id = trans_id
-            self._ids.commit(index, trans_id)
             self._endpoint.emit(self._routes[index], message)
         if not self._endpoint.flush():
             self.crew.unblock()

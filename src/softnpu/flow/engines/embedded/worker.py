@@ -22,6 +22,7 @@ from softnpu.flow.memory import Atlas
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.runner import Runner, place_of
+from softnpu.flow.streams import wait_while
 from softnpu.runtime.segment import Window
 
 READY, FAILED, RAISED, RESTARTED, CALLED, TAP = "ready", "failed", "raised", "restarted", "called", "tap"
@@ -150,12 +151,7 @@ class Worker:
 
     def wait_for_room(self, seat: int, until: float | None) -> None:
         """See Host."""
-        with self._room:
-            while not self._ending and self.held_up(seat):
-                rest = None if until is None else until - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return
-                self._room.wait(rest)
+        wait_while(self._room, lambda: not self._ending and self.held_up(seat), until)
 
     def called(self, seat: int, function: int, trans_id: int, began: int, ended: int, code: int) -> None:
         """See Host."""

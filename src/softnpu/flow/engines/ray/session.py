@@ -53,14 +53,10 @@ class Session:
         with self._link.lock:
             if not all(self._link.room(self._routes[index]) for index, _ in items):
                 return None
-            proposed = [self._ids.propose(index, message.trans_id) for index, message in items]
-            wrong = next((code for code, _ in proposed if code), codes.SUCCESS)
-            if wrong:
-                return wrong
-            for (index, message), (_, trans_id) in zip(items, proposed, strict=True):
-                message.user_trans = bool(message.trans_id) and self._ids.keeps
-                message.trans_id = trans_id
-                self._ids.commit(index, trans_id)
+            code = self._ids.stamp(items)
+            if code:
+                return code
+            for index, message in items:
                 self._link.emit(self._routes[index], message)
         return codes.SUCCESS
 

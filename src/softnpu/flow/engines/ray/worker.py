@@ -19,6 +19,7 @@ from softnpu.flow.layout import APPLICATION, Layout
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.runner import Runner, place_of
+from softnpu.flow.streams import wait_while
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256
@@ -156,12 +157,7 @@ class Worker:
 
     def wait_for_room(self, seat: int, until: float | None) -> None:
         """See Host."""
-        with self._room:
-            while not self._ending and self.held_up(seat):
-                rest = None if until is None else until - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return
-                self._room.wait(rest)
+        wait_while(self._room, lambda: not self._ending and self.held_up(seat), until)
 
     def called(self, seat: int, function: int, trans_id: int, began: int, ended: int, code: int) -> None:
         """See Host."""
