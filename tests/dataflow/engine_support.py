@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import dataflow as df
 from softnpu.flow.engines.embedded import zygote
 
 
@@ -22,7 +23,7 @@ def gone(pid: int) -> bool:
     """Whether a process has ended; who reaps an orphan may take its time."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
@@ -82,3 +83,22 @@ class Traces:
         assert eventually(lambda: set(threading.enumerate()) <= self._threads), threading.enumerate()
         left = {key: value for key, value in _descriptors().items() if key not in self._descriptors}
         assert not left, left
+
+
+class Line:
+    """Feeds and fetches a graph with one input and one output."""
+
+    data: df.FlowData
+    graph: df.FlowGraph
+    patience = 10_000  # milliseconds
+
+    def feed(self, *orders: object) -> None:
+        for order in orders:
+            assert self.graph.feed({self.data: order}) == 0
+
+    def fetch(self, timeout: int | None = None) -> object:
+        values, code = self.graph.fetch(timeout=self.patience if timeout is None else timeout)
+        return values[0] if code == 0 else code
+
+    def pids(self) -> list[int]:
+        return [row["pid"] for row in self.graph._session.statistics()]

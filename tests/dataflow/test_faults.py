@@ -9,11 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_support import Line, eventually, gone
 
 import dataflow as df
 
@@ -60,7 +61,7 @@ def two(order):
     return {"list": [1, 2], "three": (1, 2, 3), "one": 1}.get(order, (1, 2))
 
 
-class Chain:
+class Chain(Line):
     """before → a node that gets orders → after."""
 
     def __init__(self, **options: str) -> None:
@@ -71,33 +72,9 @@ class Chain:
         self.data = df.FlowData()
         self.graph = df.FlowGraph([same.fnode()(troubled.fnode()(same.fnode()(self.data)))])
 
-    def feed(self, *orders: object) -> None:
-        for order in orders:
-            assert self.graph.feed({self.data: order}) == 0
-
-    def fetch(self, timeout: int = 10_000) -> object:
-        values, code = self.graph.fetch(timeout=timeout)
-        return values[0] if code == 0 else code
-
-    def pids(self) -> list[int]:
-        return [row["pid"] for row in self.graph._session.statistics()]
-
 
 def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 5) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+    return not gone(pid)
 
 
 @pytest.mark.parametrize("order", ["raise", "at once too much"])
@@ -170,7 +147,7 @@ def test_kill_9_of_all_workers_at_once() -> None:
     pids = chain.pids()
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert until(lambda: not set(pids) & set(chain.pids()) and all(map(alive, chain.pids())))
+    assert eventually(lambda: not set(pids) & set(chain.pids()) and all(map(alive, chain.pids())), 5)
     chain.feed(1)
     assert chain.fetch() in (1, 145000)
     chain.feed(2)
@@ -197,7 +174,7 @@ def test_on_death_end() -> None:
     assert time.monotonic() - began < 5
     pids = chain.pids()
     df.finalize()
-    assert until(lambda: not any(map(alive, pids)))
+    assert eventually(lambda: not any(map(alive, pids)), 5)
 
 
 def test_a_function_that_never_returns_times_out_and_can_be_ended() -> None:
@@ -212,7 +189,7 @@ def test_a_function_that_never_returns_times_out_and_can_be_ended() -> None:
     began = time.monotonic()
     df.finalize()
     assert time.monotonic() - began < 3
-    assert until(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)), 2)
 
 
 def test_memory_that_grows_ends_in_a_failed_call() -> None:
@@ -289,7 +266,7 @@ def test_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> No
     assert pids and all(map(alive, pids))
     program.send_signal(number)
     program.communicate(timeout=10)
-    assert until(lambda: not any(map(alive, pids)), 3)
+    assert eventually(lambda: not any(map(alive, pids)), 3)
 
 
 def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
@@ -298,14 +275,14 @@ def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=10)
     assert "KeyboardInterrupt" in err
-    assert until(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)), 2)
 
 
 def test_a_program_that_just_ends(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "")
     _, err = program.communicate(timeout=10)
     assert (program.returncode, err) == (0, "")
-    assert until(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)), 2)
 
 
 def test_a_fork_of_the_application_ends_without_ending_the_workers() -> None:

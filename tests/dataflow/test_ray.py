@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_support import Line, eventually, gone
 
 import dataflow as df
 from softnpu.flow.engines.ray import cluster, records
@@ -70,8 +71,10 @@ def writeable(value):
     return bool(frame.flags.writeable), int(frame.sum()), os.getpid()
 
 
-class Chain:
+class Chain(Line):
     """before → a node that gets orders → after."""
+
+    patience = 20_000
 
     def __init__(self, depth: int = 128) -> None:
         self.data = df.FlowData()
@@ -79,33 +82,9 @@ class Chain:
         middle.set_attr("_flow_attr_depth", depth)
         self.graph = df.FlowGraph([same.fnode()(middle(same.fnode()(self.data)))])
 
-    def feed(self, *orders: object) -> None:
-        for order in orders:
-            assert self.graph.feed({self.data: order}) == 0
-
-    def fetch(self, timeout: int = 20_000) -> object:
-        values, code = self.graph.fetch(timeout=timeout)
-        return values[0] if code == 0 else code
-
-    def pids(self) -> list[int]:
-        return [row["pid"] for row in self.graph._session.statistics()]
-
 
 def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
+    return not gone(pid)
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -118,7 +97,7 @@ def test_each_node_is_an_actor_and_all_are_gone_at_the_end() -> None:
     pids = chain.pids()
     assert len(set(pids)) == 3 and os.getpid() not in pids
     df.finalize()
-    assert until(lambda: not any(map(alive, pids)))
+    assert eventually(lambda: not any(map(alive, pids)), 10)
     assert ray.is_initialized()
 
 
@@ -263,7 +242,7 @@ def test_a_call_that_never_returns_can_be_ended() -> None:
     began = time.monotonic()
     df.finalize()
     assert time.monotonic() - began < 5
-    assert until(lambda: not any(map(alive, pids)))
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_a_node_that_cannot_be_set_up() -> None:
@@ -318,7 +297,7 @@ def test_a_ray_of_its_own_goes_with_the_program(tmp_path: Path, end: str) -> Non
             run.send_signal(signal.SIGKILL)
         rest, _ = run.communicate(timeout=60)
     assert end == "SIGKILL" or rest.strip().endswith("False")
-    assert until(lambda: not any(map(alive, pids)), 20)
+    assert eventually(lambda: not any(map(alive, pids)), 20)
 
 
 def _plan(**resources: int) -> Plan:
