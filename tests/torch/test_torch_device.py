@@ -183,7 +183,7 @@ def test_sleep_takes_cycles():
     clock = CHIPS[torch.npu.get_device_name()]["aicore_mhz"] * 1_000_000
     start = time.monotonic()
     torch.npu._sleep(clock // 50)
-    assert 0.019 < time.monotonic() - start < 0.5
+    assert 0.019 < time.monotonic() - start < 10
 
 
 def test_limits(monkeypatch):

@@ -187,7 +187,7 @@ def test_elapsed_time():
     first.record()
     time.sleep(0.02)
     npu.Stream().record_event(second)
-    assert 20 <= first.elapsed_time(second) < 500
+    assert 20 <= first.elapsed_time(second) < 10_000
     assert second.elapsed_time(first) == -first.elapsed_time(second)
     assert second.recorded_time() - first.recorded_time() == pytest.approx(first.elapsed_time(second) * 1000, abs=2)
 

@@ -653,9 +653,9 @@ def test_passes_are_linear() -> None:
 
     def seconds(count: int) -> float:
         graph = graph_of(count)
-        begin = time.perf_counter()
+        begin = time.process_time()
         passes.run(graph, Switches(), FusionReport())
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     seconds(200)
     assert seconds(20000) < 40 * seconds(2000) + 0.5

@@ -229,9 +229,9 @@ def test_parsing_is_linear(filler: bytes) -> None:
         data = b"\xff\xd8\xff\xe0\x00\x02" + filler * (size // len(filler))
         best = 9.0
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             broken(data)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     assert seconds(1 << 18) < 30 * max(seconds(1 << 15), 1e-4)
