@@ -115,6 +115,13 @@ def test_host_view_writes_to_the_device() -> None:
     assert adapt.host_view(torch.empty(0, 3).npu()).shape == (0, 3)
 
 
+def test_host_view_passes_numbers_through() -> None:
+    for number in (1, 2.5, True, 1j, None):
+        assert adapt.host_view(number) is number
+    with pytest.raises(TypeError, match="host_view takes a tensor, a number or None, not str"):
+        adapt.host_view("x")
+
+
 def test_an_operator_of_aten_gets_another_body_and_its_own_back(load: Load) -> None:
     seen = []
 
@@ -162,6 +169,9 @@ def test_overloads_and_in_place_and_out(load: Load) -> None:
     torch.add(x.npu(), y.npu(), alpha=2, out=out)
     torch.testing.assert_close(out.cpu(), x + 2 * y)
     assert called == ["add__Tensor", "add___Tensor", "add__out"]
+    assert torch.equal((x.npu() + 1).cpu(), x + 1) and torch.equal(
+        (2.5 + x.npu()).cpu(), x + 2.5
+    )  # numbers come as numbers
 
 
 def test_custom_autograd(load: Load) -> None:

@@ -118,9 +118,8 @@ def test_weights_are_cast_once_per_iteration() -> None:
     (layer(layer(x)) + layer(x)).sum()
     assert len(cache.kept) == 2  # weight and bias
     kept = cache.kept[id(layer.weight)][2]
-    with torch.no_grad():
-        layer(x)
-        assert cache.kept[id(layer.weight)][2] is not kept  # that one had a graph
+    layer(x)
+    assert cache.kept[id(layer.weight)][2] is kept
     loss = layer(layer(x)).mean()
     with amp.scale_loss(loss, optimizer) as scaled:
         scaled.backward()
@@ -233,3 +232,37 @@ def test_loss_of_a_cnn_is_float32() -> None:
     amp.initialize(model, verbosity=0)
     x, target = pictures(0)
     assert nn.CrossEntropyLoss()(model(x), target).dtype == FULL
+
+
+@pytest.mark.usefixtures("on")
+def test_without_gradients_weights_are_read_anew() -> None:
+    layer = nn.Linear(4, 1).npu()
+    x = torch.rand(2, 4).npu()
+    layer(x)  # leaves its weights behind, as a forward pass does whose loss is not used
+    for number in (0.0, 1.0):
+        for one in layer.parameters():
+            one.data.fill_(number)  # an average swapped in: no version tells of it
+        for mode in (torch.no_grad(), torch.inference_mode()):
+            with mode:
+                torch.testing.assert_close(
+                    layer(x).float(), number * (x.half().float().sum(1, keepdim=True) + 1), rtol=1e-3, atol=0
+                )
+
+
+@pytest.mark.usefixtures("on")
+def test_without_gradients_nothing_is_kept() -> None:
+    layer = nn.Linear(4, 1).npu()
+    with torch.no_grad():
+        layer(torch.rand(2, 4).npu())
+    assert not _amp_state.handle.cache.kept
+
+
+@pytest.mark.usefixtures("on")
+def test_a_backward_pass_without_scale_loss_ends_the_iteration() -> None:
+    layer = nn.Linear(4, 1).npu()
+    x = torch.rand(2, 4).npu()
+    layer(x).sum().backward()
+    assert not _amp_state.handle.cache.kept
+    for one in layer.parameters():
+        one.data.zero_()
+    assert not layer(x).any()

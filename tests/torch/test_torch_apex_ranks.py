@@ -158,3 +158,40 @@ print(saved["amp"]["loss_scaler0"], [one.double().sum().item() for one in master
 def test_halves_under_ddp_continue_exactly_after_an_overflow() -> None:
     first, second = ranks(O2_DDP)
     assert first == second and first.startswith("{'loss_scale': 32768.0, 'unskipped': 3}"), (first, second)
+
+
+SHARDED = """
+from apex import amp
+from torch.distributed.fsdp import fully_shard
+def made():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Tanh(), torch.nn.Linear(10, 3)).npu()
+torch.manual_seed(5)
+x, y = torch.randn(8, 6).npu(), torch.randn(8, 3).npu()
+amp.initialize(made(), opt_level="O1", verbosity=0)
+plain = made()
+peer = torch.optim.SGD(plain.parameters(), 0.1)
+for _ in range(6):
+    peer.zero_grad()
+    torch.nn.functional.mse_loss(plain(x), y).backward()
+    peer.step()
+for _ in range(3):
+    net = made()
+    for layer in (net[0], net[2]):
+        fully_shard(layer)
+    fully_shard(net)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(6):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(x), y).backward()
+        lost = [name for name, one in net.named_parameters() if one.grad is None]
+        assert not lost, (step, lost)
+        optimizer.step()
+    for one, two in zip(net.parameters(), plain.parameters()):
+        torch.testing.assert_close(one.full_tensor(), two.detach(), rtol=1e-2, atol=1e-3)
+print("same")
+"""
+
+
+def test_sharded_weights_keep_their_gradients_without_scale_loss() -> None:
+    assert [one.splitlines()[-1] for one in ranks(SHARDED)] == ["same", "same"]

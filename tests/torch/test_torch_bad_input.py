@@ -311,3 +311,23 @@ def test_checkpoints() -> None:
     broken = io.BytesIO(file.getvalue()[:100])
     with pytest.raises(Exception, match=r"(?i)archive|central directory|magic|corrupt|pickle"):
         torch.load(broken)
+
+
+@pytest.mark.parametrize("index", [99, 127, 128, 200])
+def test_numbers_that_do_not_fit_a_byte_with_a_sign(index):
+    for make in (
+        lambda: torch.empty(2, device=f"npu:{index}"),
+        lambda: torch.arange(2, device=torch.device("npu", index)),
+        lambda: torch.ones(2).to(f"npu:{index}"),
+    ):
+        with pytest.raises(RuntimeError, match=f"Invalid device id {index}"):
+            make()
+
+
+def test_cells_of_a_wrong_shape():
+    a = torch.ones(2, 2, device="npu")
+    for _ in range(50):
+        with pytest.raises(RuntimeError, match=r"\[batch, 3 \* hidden\]"):
+            torch.ops.aten._thnn_fused_gru_cell(a, a, a)
+        with pytest.raises(RuntimeError, match=r"\[batch, 4 \* hidden\]"):
+            torch.ops.aten._thnn_fused_lstm_cell(a, a, a)

@@ -198,3 +198,79 @@ def test_the_import_does_not_load_the_compiler() -> None:
     code = "import torch, torch_npu, sys; print([m for m in sys.modules if m.startswith(('torch._dynamo', 'torch._inductor'))])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_inductor_stays_on_the_device_of_its_inputs() -> None:
+    def branches(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: (x * 2).sin() + 1, lambda x: x.cos() - 3, (x,))
+
+    for index in (0, 1):
+        x = torch.rand(4, device=f"npu:{index}")
+        for function in (lambda x: x * 2 + 1, branches):
+            made = torch.compile(function)(x)
+            assert made.device == x.device
+            torch.testing.assert_close(made, function(x))
+    linear = nn.Linear(3, 3).npu(1)
+    given = torch.rand(2, 3, device="npu:1")
+    torch.testing.assert_close(torch.compile(linear)(given), linear(given))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_streams_inside_compiled_functions(backend: str) -> None:
+    side = torch.npu.Stream()
+
+    def block(x: Tensor) -> Tensor:
+        with torch.npu.stream(side):
+            y = x + 1
+        return y * 3
+
+    def plain(x: Tensor) -> Tensor:
+        torch.npu.set_stream(side)
+        y = x * 2
+        torch.npu.set_stream(torch.npu.default_stream())
+        return y - 1
+
+    x = torch.ones(3, device="npu")
+    for function in (block, plain):
+        torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x))
+    assert torch.npu.current_stream() == torch.npu.default_stream()
+
+
+def _causal(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    return row >= column
+
+
+def test_flex_attention() -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    host = [torch.randn(2, 2, 64, 16) for _ in range(3)]
+    q, k, v = (one.npu().requires_grad_() for one in host)
+    hidden = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    mask = create_block_mask(_causal, None, None, 64, 64, device="npu")
+    rows = [one.clone().requires_grad_() for one in host]
+    scores = (rows[0] @ rows[1].mT / 4 + 0.5).masked_fill(hidden, -torch.inf)
+    wanted = scores.softmax(-1) @ rows[2]
+    found, level = flex_attention(
+        q, k, v, score_mod=lambda score, b, h, i, j: score + 0.5, block_mask=mask, return_lse=True
+    )
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(level.cpu(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+    found.sum().backward()
+    wanted.sum().backward()
+    for one, other in zip((q, k, v), rows, strict=True):
+        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_compiled_flex_attention() -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    host = [torch.randn(2, 2, 64, 16) for _ in range(3)]
+    hidden = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    wanted = (host[0] @ host[1].mT / 4).masked_fill(hidden, -torch.inf).softmax(-1) @ host[2]
+    mask = create_block_mask(_causal, None, None, 64, 64, device="npu")
+    compiled = torch.compile(flex_attention)
+    found = compiled(*(one.npu() for one in host), block_mask=mask)
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(Exception, match="neither derivatives nor return_lse on npu"):
+        compiled(*(one.npu().requires_grad_() for one in host), block_mask=mask)

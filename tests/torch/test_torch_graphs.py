@@ -309,3 +309,15 @@ def test_graph_handlers_and_error_lines() -> None:
             RuntimeError, match=r"without a preceding successful capture\.\n\[ERROR\] .* ERR03005 GRAPH internal error"
         ):
             call()
+
+
+@pytest.mark.parametrize("wait", [torch.npu.synchronize, lambda: torch.npu.current_stream().synchronize()])
+def test_the_host_cannot_wait_inside_a_capture(wait) -> None:
+    x = torch.ones(3, device="npu")
+    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"), graph(NPUGraph()):
+        x = x + 1
+        wait()
+    wait()
+    with pytest.raises(RuntimeError, match="a graph is being captured"), graph(NPUGraph()), graph(NPUGraph()):
+        pass
+    assert not is_current_stream_capturing()

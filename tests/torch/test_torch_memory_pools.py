@@ -146,10 +146,11 @@ npu.change_current_allocator(npu.memory.NPUPluggableAllocator({library!r}, "my_a
 live = ctypes.CDLL({library!r}).my_live
 assert npu.get_allocator_backend() == "pluggable" and live() == 0
 x = torch.ones(1000, device="npu") * 2
-assert x.sum().item() == 2000 and live() == 2 << 20
-del x
-npu.empty_cache()
-assert live() == 0
+assert x.sum().item() == 2000 and live() == 4096  # in steps of 512 bytes
+y = torch.empty(3 << 20, dtype=torch.uint8, device="npu")
+assert live() == 4096 + (3 << 20)
+del x, y
+assert live() == 0  # nothing is kept
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=dict(os.environ))
 

@@ -330,3 +330,37 @@ def test_dtypes(dtype):
     for leaf, want in zip(leaves, torch.autograd.grad(out, own, grad), strict=True):
         assert leaf.grad.dtype == dtype
         check(leaf.grad, want, 2 * near)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("columns", [1, 5, 16, 37, 130])
+def test_maxima_and_sums_of_any_width(dtype, columns):
+    """Against float64; the scores reach where exponentials end."""
+    q = (torch.randn(2, 3, 7, 8) * (12 if dtype == torch.float32 else 1)).to(dtype)
+    k, v = (torch.randn(2, 3, columns, 8).to(dtype) for _ in range(2))
+    mask = torch.rand(7, columns) < 0.3
+    mask[2] = True  # a row that sees nothing
+    scores = (q.double() @ k.double().mT).masked_fill(mask, -torch.inf)
+    top = scores.amax(-1)
+    total = torch.exp(scores - top[..., None]).sum(-1)
+    wanted = (torch.exp(scores - top[..., None]) / total[..., None]).nan_to_num(0) @ v.double()
+    out, softmax_max, softmax_sum, *_ = torch_npu.npu_fusion_attention(
+        q.npu(), k.npu(), v.npu(), 3, "BNSD", scale=1.0, atten_mask=mask.npu()
+    )
+    exact = 1e-5 if dtype == torch.float32 else 3e-2
+    seen = [row for row in range(7) if not mask[row].all()]
+    torch.testing.assert_close(out.cpu().double(), wanted, rtol=exact, atol=exact)
+    found = softmax_max.cpu()[..., 0].double()[:, :, seen]
+    torch.testing.assert_close(found, top[:, :, seen], rtol=exact, atol=exact)
+    if dtype == torch.float32:
+        torch.testing.assert_close(
+            softmax_sum.cpu()[..., 0].double()[:, :, seen], total[:, :, seen], rtol=1e-4, atol=1e-5
+        )
+    assert not softmax_sum[:, :, 2].any() and not out[:, :, 2].any()
+
+
+def test_what_is_not_a_number_stays_so():
+    q, k, v = (torch.ones(1, 1, 3, 20, device="npu") for _ in range(3))
+    q[0, 0, 1, 0], q[0, 0, 2] = torch.nan, torch.inf
+    out = torch_npu.npu_fusion_attention(q, k, v, 1, "BNSD")[0][0, 0]
+    assert torch.equal(out[0], torch.ones(20, device="npu")) and out[1].isnan().all() and out[2].isnan().all()

@@ -150,6 +150,15 @@ def test_forms_that_are_refused() -> None:
             npu.npu_giou(boxes, boxes, *arguments)
         with pytest.raises(RuntimeError, match="trans=True, is_cross=False, mode=0 only"):
             npu.npu_diou_backward(torch.ones(1, 3), boxes, boxes, *arguments)
+    for name in ("npu_diou", "npu_ciou"):
+        for arguments in ((False, False, 0), (True, True, 0), (True, False, 1)):
+            boxes, truth = torch.rand(4, 3, requires_grad=True), torch.rand(4, 3, requires_grad=True)
+            for pair in ((boxes, truth), (boxes.detach(), truth), (boxes, truth.detach())):
+                found = getattr(npu, name)(*pair, *arguments)  # the value is documented, its derivative is not
+                with pytest.raises(RuntimeError, match=f"derivative of {name}[\\s\\S]*is_cross=False, mode=0 only"):
+                    found.sum().backward()
+            plain = getattr(npu, name)(boxes.detach(), truth.detach(), *arguments)
+            assert torch.equal(plain, found.detach()) and not plain.requires_grad
     with pytest.raises(RuntimeError, match="cannot be paired"):
         npu.npu_diou(boxes, torch.rand(4, 2))
     with pytest.raises(RuntimeError, match=r"must be \[4, n\]"):
@@ -197,10 +206,9 @@ def test_nms_has_shapes_for_fake_tensors() -> None:
         assert npu.npu_nms_with_mask(torch.rand(6, 8), 0.5)[2].shape == (6,)
 
 
-@pytest.mark.parametrize("columns", [5, 8])
-def test_nms_with_mask(columns: int) -> None:
+def test_nms_with_mask() -> None:
     boxes, scores = corner_boxes(40, 8), torch.rand(40)
-    rows = torch.cat((boxes, scores.unsqueeze(1), torch.zeros(40, columns - 5)), 1)
+    rows = torch.cat((boxes, scores.unsqueeze(1), torch.zeros(40, 3)), 1)
     found, index, mask = npu.npu_nms_with_mask(rows.npu(), 0.3)
     kept = plain_nms(boxes.tolist(), scores.tolist(), 0.3, -1, 40)
     assert torch.equal(found.cpu(), rows[:, :5]) and index.tolist() == list(range(40))
@@ -208,11 +216,12 @@ def test_nms_with_mask(columns: int) -> None:
 
 
 def test_nms_with_mask_sample() -> None:
-    rows = torch.tensor([[0.0, 1, 2, 3, 0.6], [6, 7, 8, 9, 0.4]]).half().npu()
+    rows = torch.tensor([[0.0, 1, 2, 3, 0.6, 0, 0, 0], [6, 7, 8, 9, 0.4, 0, 0, 0]]).half().npu()
     found, index, mask = npu.npu_nms_with_mask(rows, 0.5)
-    assert torch.equal(found, rows) and index.tolist() == [0, 1] and mask.tolist() == [1, 1]
-    with pytest.raises(RuntimeError, match=r"\[N, 8\]"):
-        npu.npu_nms_with_mask(rows[:, :4], 0.5)
+    assert torch.equal(found, rows[:, :5]) and index.tolist() == [0, 1] and mask.tolist() == [1, 1]
+    for columns in (4, 5, 7):
+        with pytest.raises(RuntimeError, match=r"\[N, 8\]"):
+            npu.npu_nms_with_mask(rows[:, :columns], 0.5)
 
 
 @pytest.mark.parametrize(("shared", "transposed"), [(True, False), (False, False), (False, True)])

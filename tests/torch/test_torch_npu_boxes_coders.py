@@ -101,6 +101,20 @@ def test_roi_align_refuses() -> None:
         npu.npu_roi_align(x, ROIS, 1.0, 2, 2, 2, 4)
     with pytest.raises(RuntimeError, match=r"rois must be \[K, 5\]"):
         npu.npu_roi_align(x, ROIS[:, :4], 1.0, 2, 2, 2, 0)
+    for size in ((0, 2), (2, 0), (-1, 2)):
+        with pytest.raises(
+            RuntimeError, match=rf"pooled_height and pooled_width must be positive, not {size[0]} and {size[1]}"
+        ):
+            npu.npu_roi_align(x, ROIS, 1.0, *size, 2, 0)
+
+
+@pytest.mark.parametrize("image", [2.0, -1.0, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_roi_align_names_an_image_that_is_not_there(image: float, dtype: torch.dtype) -> None:
+    x = torch.rand(2, 1, 4, 4, dtype=dtype).npu().requires_grad_()
+    rois = torch.tensor([[0.0, 0, 0, 3, 3], [image, 0, 0, 3, 3]], dtype=dtype).npu()
+    with pytest.raises(RuntimeError, match=f"npu_roi_align: roi 1 is of image {image}[\\s\\S]*there are 2"):
+        npu.npu_roi_align(x, rois, 1.0, 2, 2, 2, 0)
 
 
 # --- position sensitive pooling -----------------------------------------------------------------------------------------

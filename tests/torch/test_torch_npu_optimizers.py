@@ -108,3 +108,74 @@ def test_non_finite_gradients_are_found() -> None:
     assert ops._amp_foreach_non_finite_check([good, good]) is False
     assert ops._amp_foreach_non_finite_check([good, torch.tensor([1.0, math.inf]).npu()]) is True
     assert ops._amp_foreach_non_finite_check([torch.tensor([math.nan]).npu()]) is True
+
+
+STEPS = {
+    "npu_apply_adam": {
+        "beta1_power": 0.9, "beta2_power": 0.999, "lr": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "grad": None,
+        "use_locking": False, "use_nesterov": False,
+    },
+    "npu_apply_adam_w": {
+        "beta1_power": 0.9, "beta2_power": 0.999, "lr": 0.01, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+        "grad": None, "max_grad_norm": None, "amsgrad": False, "maximize": False,
+    },
+    "npu_bert_apply_adam": {
+        "lr": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "grad": None, "max_grad_norm": 1.0, "global_grad_norm": 4.0,
+        "weight_decay": 0.1,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("positional", [0, 4, 20])
+def test_the_documented_form_takes_the_triple_as_out(name: str, positional: int) -> None:
+    arguments = STEPS[name] | {"grad": torch.linspace(-1, 1, 50).npu()}
+    wanted, given = _state(), _state()
+    getattr(ops, name).out(*arguments.values(), **dict(zip(("var", "m", "v"), wanted, strict=True)))
+    words = list(arguments)
+    first, rest = words[:positional], words[positional:]
+    found = getattr(torch_npu, name)(
+        *(arguments[word] for word in first), **{word: arguments[word] for word in rest}, out=tuple(given)
+    )
+    assert isinstance(found, tuple) and all(one is two for one, two in zip(found, given, strict=True))
+    for one, two in zip(given, wanted, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
+        assert one.any()
+
+
+def test_the_forms_of_the_schema_and_the_older_name_stay() -> None:
+    var, m, v = _state()
+    before = var.clone()
+    grad = torch.ones(50).npu()
+    torch_npu.npu_apply_adam(0.9, 0.99, 0.1, 0.9, 0.99, 1e-7, grad, None, None, var=var, m=m, v=v)
+    assert not torch.equal(var, before)
+    torch_npu.npu_apply_adam.out(0.9, 0.99, 0.1, 0.9, 0.99, 1e-7, grad, None, None, out=[var, m, v])
+    with pytest.warns(FutureWarning, match="torch_npu.npu_bert_apply_adam"):
+        torch.npu_bert_apply_adam(0.1, 0.9, 0.99, 1e-6, grad, 0, 0, 0, out=(var, m, v))
+    assert torch_npu.npu_apply_adam.default is ops.npu_apply_adam.default
+
+
+def test_out_must_be_the_three_tensors() -> None:
+    var, m, v = _state()
+    arguments = (0.9, 0.99, 0.1, 0.9, 0.99, 1e-7, torch.ones(50).npu(), None, None)
+    for wrong in ((var, m), var, (var, m, v, v), (var, m, None)):
+        with pytest.raises(TypeError, match=r"npu_apply_adam: out must be the tensors \(var, m, v\)"):
+            torch_npu.npu_apply_adam(*arguments, out=wrong)
+    with pytest.raises(TypeError, match=r"out=\(var, m, v\) and var"):
+        torch_npu.npu_apply_adam(*arguments, var=var, out=(var, m, v))
+    with pytest.raises(RuntimeError, match="without out="):
+        torch_npu.npu_apply_adam(*arguments)
+
+
+def test_the_documented_form_is_compiled() -> None:
+    var, m, v = _state()
+    plain = [one.clone() for one in (var, m, v)]
+    grad = torch.ones(50).npu()
+
+    def step(var: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> None:
+        torch_npu.npu_apply_adam(0.9, 0.99, 0.1, 0.9, 0.99, 1e-7, grad, None, None, out=(var, m, v))
+
+    torch.compile(step, backend="eager", fullgraph=True)(var, m, v)
+    step(*plain)
+    for one, two in zip((var, m, v), plain, strict=True):
+        torch.testing.assert_close(one, two)

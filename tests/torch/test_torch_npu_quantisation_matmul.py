@@ -283,3 +283,22 @@ def test_what_is_refused() -> None:
         ops.npu_quant_matmul(x, x, scale)
     with pytest.raises(RuntimeError, match="group_sizes"):
         ops.npu_quant_matmul(x, x.t(), scale[:4], group_sizes=[1, 1, 4])
+
+
+def test_quant_matmul_takes_quantised_factors_only() -> None:
+    x, scale = _int8(4, 8).npu(), torch.ones(8).npu()
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool):
+        with pytest.raises(RuntimeError, match=rf"x1 is {dtype}[\s\S]*int8"):
+            ops.npu_quant_matmul(x.to(dtype), x.t(), scale[:4])
+        with pytest.raises(RuntimeError, match=rf"x2 is {dtype}[\s\S]*int8"):
+            ops.npu_quant_matmul(x, x.t().to(dtype), scale[:4])
+        with pytest.raises(RuntimeError, match=f"npu_quant_matmul_gelu: x1 is {dtype}"):
+            ops.npu_quant_matmul_gelu(x.to(dtype), x.t(), scale[:4], scale[:4])
+    with pytest.raises(RuntimeError, match=r"scale is torch.int32"):
+        ops.npu_quant_matmul(x, x.t(), scale[:4].int())
+    with pytest.raises(RuntimeError, match=r"pertoken_scale is torch.int64"):
+        ops.npu_quant_matmul(x, x.t(), scale[:4], pertoken_scale=scale[:4].long(), output_dtype=torch.float16)
+    with pytest.raises(RuntimeError, match=r"bias is torch.int64"):
+        ops.npu_quant_matmul(x, x.t(), scale[:4], bias=scale[:4].long())
+    with pytest.raises(RuntimeError, match=r"output_dtype torch.int64"):
+        ops.npu_quant_matmul(x, x.t(), scale[:4], output_dtype=torch.int64)

@@ -180,7 +180,7 @@ def test_sync_debug_finds(name):
 
 def test_sync_debug_lets_other_work_pass():
     npu.set_sync_debug_mode(2)
-    x = X.npu().requires_grad_()
+    x = X.to("npu", non_blocking=True).requires_grad_()
     (x * 2).sum().backward()
     moved = x.detach().to("cpu", non_blocking=True)
     torch.ones(2).tolist()
@@ -223,7 +223,10 @@ def test_sync_debug_is_for_all_threads():
 def test_sync_debug_of_copies_and_indices():
     x = X.npu()
     npu.set_sync_debug_mode("error")
-    x.copy_(torch.ones(3))  # to the device: the host goes on
+    x.copy_(torch.ones(3), non_blocking=True)
+    for wait in (lambda: x.copy_(torch.ones(3)), lambda: torch.ones(3).to("npu"), lambda: torch.equal(x, x)):
+        with pytest.raises(RuntimeError, match=r"synchronizing NPU operation: aten::(copy_|_copy_from|equal)"):
+            wait()
     x[torch.tensor([0, 1])]
     x[1:] = 3
     host = torch.empty(3)

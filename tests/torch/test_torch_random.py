@@ -116,3 +116,68 @@ def test_fork_rng_and_checkpoint_keep_numbers():
     y = torch.utils.checkpoint.checkpoint(dropped, x, use_reentrant=False)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
+
+
+DROPPING = {
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5),
+    "native_dropout": lambda x: torch.native_dropout(x, 0.5, True)[0],
+    "lstm": lambda x: _lstm()(x.view(5, 2, 2))[0],
+    "encoder": lambda x: _encoder()(x.view(1, 5, 4)),
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x.view(1, 1, 5, 4)] * 3, dropout_p=0.5),
+}
+
+
+def _lstm() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.LSTM(2, 3, 2, dropout=0.5).npu()
+
+
+def _encoder() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).npu()
+
+
+@pytest.mark.parametrize("name", ["dropout", "native_dropout", "attention"])
+def test_dropout_takes_the_numbers_of_the_device(name):
+    x = torch.rand(20, device="npu") + 1
+    host = torch.get_rng_state()
+    npu.manual_seed(1)
+    first, state = DROPPING[name](x), npu.get_rng_state()
+    second = DROPPING[name](x)
+    assert not torch.equal(first, second)
+    npu.set_rng_state(state)
+    assert torch.equal(DROPPING[name](x), second)
+    npu.manual_seed(1)
+    assert torch.equal(DROPPING[name](x), first)
+    assert torch.equal(torch.get_rng_state(), host), "the host's generator has not moved"
+
+
+@pytest.mark.parametrize("name", ["lstm", "encoder"])
+def test_dropout_inside_modules_takes_them_too(name):
+    x = torch.rand(20, device="npu") + 1
+    assert torch.equal(DROPPING[name](x), DROPPING[name](x)), "the same seed before each call"
+
+
+def test_dropout_keeps_its_share_and_its_derivative():
+    x = torch.ones(200_000, device="npu", requires_grad=True)
+    y = torch.nn.functional.dropout(x, 0.3)
+    assert abs((y == 0).float().mean().item() - 0.3) < 0.01
+    assert y.detach().unique().tolist() == [0.0, pytest.approx(1 / 0.7)]
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    out, mask = torch.native_dropout(x.detach(), 0.3, False)
+    assert torch.equal(out, x) and mask.all() and mask.dtype == torch.bool
+    out, mask = torch.native_dropout(x.detach(), 1.0, True)
+    assert not out.any() and not mask.any()
+    with pytest.raises(RuntimeError, match=r"between 0 and 1, but got 2"):
+        torch.native_dropout(x.detach(), 2.0, True)
+
+
+def test_what_nobody_wrote_is_fixed_where_that_is_asked():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(4, device="npu").isnan().all()
+        assert torch.empty_strided((2, 2), (1, 2), dtype=torch.complex64, device="npu").isnan().all()
+        assert (torch.empty(3, dtype=torch.int32, device="npu") == torch.iinfo(torch.int32).max).all()
+    finally:
+        torch.use_deterministic_algorithms(False)

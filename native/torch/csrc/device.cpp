@@ -51,12 +51,15 @@ Runtime& runtime() {
 c10::DeviceIndex device_count() noexcept { return static_cast<c10::DeviceIndex>(runtime().device_count); }
 
 c10::DeviceIndex check_device(c10::DeviceIndex index) {
-  TORCH_CHECK(index >= 0 && index < device_count(), "Invalid device id ", static_cast<int>(index), ": there are ",
+  // torch keeps an index in a byte with a sign: npu:128 arrives as -128.
+  TORCH_CHECK(index >= 0 && index < device_count(), "Invalid device id ", index < -1 ? index + 256 : static_cast<int>(index), ": there are ",
               static_cast<int>(device_count()), " npu devices", pta_error(ErrCode::kParam));
   return index;
 }
 
 c10::DeviceIndex current_device() { return t_device; }
+
+c10::DeviceIndex given_or_current(c10::DeviceIndex index) { return index == -1 ? t_device : check_device(index); }
 
 void set_device(c10::DeviceIndex index) {
   check_device(index);

@@ -30,6 +30,7 @@ c10::DeviceIndex device_count() noexcept;
 c10::DeviceIndex current_device();
 void set_device(c10::DeviceIndex index);
 c10::DeviceIndex check_device(c10::DeviceIndex index);  // raises unless there is one
+c10::DeviceIndex given_or_current(c10::DeviceIndex index);  // -1: the current one
 
 // One device per thread, as the adapter of 2021 had it (chip.h): the first that a thread sets or uses stays its only one.
 void use_device(c10::DeviceIndex index);

@@ -121,7 +121,7 @@ struct Call {
       value = std::move(list);
     } else if (value.isDevice() && value.toDevice().type() == kNpu) {
       const auto index = value.toDevice().index();
-      if (device < 0) device = index < 0 ? current_device() : check_device(index);
+      if (device < 0) device = given_or_current(index);
       value = c10::Device(c10::DeviceType::CPU);
     }
   }

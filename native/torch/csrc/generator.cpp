@@ -108,7 +108,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
     for (c10::DeviceIndex i = 0; i < 16; ++i) made->push_back(at::make_generator<NpuGenerator>(i));
     return made;
   }();
-  return (*all)[check_device(device < 0 ? current_device() : device)];
+  return (*all)[given_or_current(device)];
 }
 
 NpuGenerator* as_npu(const at::Generator& generator) {

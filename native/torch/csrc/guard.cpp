@@ -36,10 +36,10 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const override {
-    return current_stream(device.index() < 0 ? device.index() : check_device(device.index()));
+    return current_stream(given_or_current(device.index()));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
-    return default_stream(device.index() < 0 ? current_device() : device.index());
+    return default_stream(given_or_current(device.index()));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override {
     return pool_stream(device.index(), high ? -1 : 0);

@@ -76,6 +76,11 @@ void HcclOptions::set_config(Config config) {
   hccl_config = std::move(config);
 }
 
+void check_root(int64_t root, int size, const std::string& name) {
+  TORCH_CHECK_VALUE(root >= 0 && root < size, "HCCL ", name, ": rank ", root, " does not exist, the group has the ranks 0 to ", size - 1,
+                    dist_error(ErrCode::kParam));
+}
+
 void check_tensor(const at::Tensor& tensor, const std::string& name) {
   TORCH_CHECK(tensor.defined() && tensor.device().type() == kNpu && tensor.layout() == c10::kStrided,
               "Tensors must be NPU and dense: HCCL ", name, " got a tensor on ",

@@ -55,6 +55,7 @@ std::vector<int64_t> byte_splits(const std::vector<int64_t>& splits, const at::T
 WorkPtr ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   const auto& tensor = only(tensors, "broadcast");
   check_tensor(tensor, "broadcast");
+  check_root(opts.rootRank, size_, "broadcast");
   auto bytes = Tensors{bytes_of(tensor)};
   const Call call{c10d::OpType::BROADCAST, "broadcast", "of " + size_text(tensor) + " from rank " + std::to_string(opts.rootRank)};
   return run(call, {tensor}, [&](c10d::Backend& inner) -> std::vector<WorkPtr> {
@@ -149,6 +150,7 @@ WorkPtr ProcessGroupHCCL::allgather_uneven(at::Tensor& output, at::Tensor& input
 WorkPtr ProcessGroupHCCL::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   const auto& input = only(inputs, "gather");
   check_tensor(input, "gather");
+  check_root(opts.rootRank, size_, "gather");
   const bool root = opts.rootRank == rank_;
   const Tensors list = root ? list_of_root(outputs, size_, "gather") : Tensors{};
   check_like(list, input, "gather");
@@ -165,6 +167,7 @@ WorkPtr ProcessGroupHCCL::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 WorkPtr ProcessGroupHCCL::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) {
   const auto& output = only(outputs, "scatter");
   check_tensor(output, "scatter");
+  check_root(opts.rootRank, size_, "scatter");
   std::vector<Tensors> from;
   if (opts.rootRank == rank_) {
     const auto& list = list_of_root(inputs, size_, "scatter");

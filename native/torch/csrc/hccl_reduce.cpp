@@ -154,6 +154,7 @@ WorkPtr ProcessGroupHCCL::allreduce_coalesced(Tensors& tensors, const c10d::Allr
 WorkPtr ProcessGroupHCCL::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   const auto tensor = only(tensors, "reduce");
   check_tensor(tensor, "reduce");
+  check_root(opts.rootRank, size_, "reduce");
   const Reduction rule(opts.reduceOp, tensor, size_, "reduce");
   const bool root = opts.rootRank == rank_;
   Tensors sent{rule.sent(tensor, !root)};  // Gloo computes in it on every rank

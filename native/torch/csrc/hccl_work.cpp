@@ -77,6 +77,15 @@ void HcclWork::start(const std::vector<WorkPtr>& inner, std::function<void()> af
   one_ended(nullptr);  // this call itself: the work ends when all are started
 }
 
+bool HcclWork::wait(std::chrono::milliseconds timeout) {
+  try {
+    return Work::wait(timeout);
+  } catch (...) {
+    if (isCompleted()) throw;  // its own error, which is explained
+    std::rethrow_exception(explain_(std::current_exception()));
+  }
+}
+
 void HcclWork::one_ended(const std::exception_ptr& error) {
   if (error) {
     std::lock_guard<std::mutex> guard(lock_);

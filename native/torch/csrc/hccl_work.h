@@ -30,6 +30,7 @@ class HcclWork final : public c10d::Work {
   // Must be called once; `after` runs in the thread that ends the last of `inner`, which may be this one.
   void start(const std::vector<WorkPtr>& inner, std::function<void()> after);
 
+  bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   uint64_t getSequencenumber() const override { return sequence_; }

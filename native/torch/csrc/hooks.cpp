@@ -44,7 +44,7 @@ struct NpuHooks final : public at::PrivateUse1HooksInterface {
   c10::Device getDeviceFromPtr(void* data) const override { return c10::Device(kNpu, device_of(data)); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<NpuGenerator>(check_device(index < 0 ? current_device() : index));
+    return at::make_generator<NpuGenerator>(given_or_current(index));
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable", pta_error(ErrCode::kNotSupported));

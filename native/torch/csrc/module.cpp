@@ -20,6 +20,7 @@ void register_hooks();
 void bind_memory(py::module& m);
 void bind_chip(py::module& m);
 void bind_hccl(py::module& m);
+void bind_attention(py::module& m);
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_hooks();
@@ -29,6 +30,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_memory(m);
   bind_chip(m);
   bind_hccl(m);
+  bind_attention(m);
   bind_share(m);
   bind_sync_debug(m);
   m.def("_get_device_count", [] { return static_cast<int>(device_count()); });

@@ -7,9 +7,11 @@
 #include "sync_debug.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
@@ -27,7 +29,7 @@ namespace softnpu {
 namespace {
 
 c10::Device device_or_current(std::optional<c10::Device> device) {
-  const auto index = !device || device->index() < 0 ? current_device() : check_device(device->index());
+  const auto index = device ? given_or_current(device->index()) : current_device();
   use_device(index);
   return c10::Device(kNpu, index);
 }
@@ -38,20 +40,28 @@ void check_plain(std::optional<at::Layout> layout, std::optional<bool> pin_memor
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned", pta_error(ErrCode::kParam));
 }
 
+// What nobody wrote is the same in every run where a program asks for that (torch.use_deterministic_algorithms).
+at::Tensor filled(at::Tensor made) {
+  if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(made);
+  }
+  return made;
+}
+
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                  std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   check_plain(layout, pin_memory);
   c10::DeviceGuard guard(device_or_current(device));
-  return at::detail::empty_generic(size, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                   c10::dtype_or_default(dtype), memory_format);
+  return filled(at::detail::empty_generic(size, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                          c10::dtype_or_default(dtype), memory_format));
 }
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check_plain(layout, pin_memory);
   c10::DeviceGuard guard(device_or_current(device));
-  return at::detail::empty_strided_generic(size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                           c10::dtype_or_default(dtype));
+  return filled(at::detail::empty_strided_generic(size, stride, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                  c10::dtype_or_default(dtype)));
 }
 
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
@@ -132,14 +142,14 @@ void copy_values(const at::Tensor& source, const at::Tensor& target, bool non_bl
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   if (self.is_same(source)) return self;
-  if (!non_blocking && self.is_cpu()) note_sync("aten::copy_");
+  if (!non_blocking && self.device().type() != source.device().type()) note_sync("aten::copy_");
   note_copy(self, source);
   copy_values(source, self, non_blocking);
   return self;
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
-  if (!non_blocking && target.is_cpu()) note_sync("aten::_copy_from");
+  if (!non_blocking && self.device().type() != target.device().type()) note_sync("aten::_copy_from");
   copy_values(self, target, non_blocking);
   return target;
 }
@@ -186,6 +196,14 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   }));
   formats.output(made);
   return made;
+}
+
+// The CPU's kernel has no argument for a generator and would take the numbers of the CPU's.
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  if (!train.value_or(true)) return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p, ops_error(ErrCode::kValue));
+  auto mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
+  return {input.mul(mask).mul_(p < 1 ? 1 / (1 - p) : 0.0), mask};
 }
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
@@ -237,6 +255,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_efficientzerotensor", efficient_zeros);
   m.impl("_has_compatible_shallow_copy_type", may_become);
   m.impl("record_stream", record_stream);
+  m.impl("native_dropout", native_dropout);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
   m.impl("_fused_sdp_choice", attention_choice);

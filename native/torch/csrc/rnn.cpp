@@ -1,4 +1,5 @@
 // The cells of LSTM and GRU: torch asks devices other than the CPU for fused ones, which the CPU does not have.
+#include "errors.h"
 #include "on_cpu.h"
 
 #include <ATen/ATen.h>
@@ -12,6 +13,13 @@ namespace {
 using Optional = std::optional<at::Tensor>;
 
 bool given(const Optional& tensor) { return tensor.has_value() && tensor->defined(); }
+
+// torch's own callers have checked; who calls the operator itself may not have.
+void check_gates(const at::Tensor& gates, const at::Tensor& state, int64_t count, const char* what) {
+  TORCH_CHECK(gates.dim() == 2 && state.dim() == 2 && gates.size(0) == state.size(0) && gates.size(1) == count * state.size(1), what,
+              " of shape ", gates.sizes(), " does not fit a state of shape ", state.sizes(), ": it must be [batch, ", count,
+              " * hidden]", ops_error(ErrCode::kParam));
+}
 
 // Gates before their activations, with both biases.
 at::Tensor sum_of_gates(OnCpu& cpu, const at::Tensor& input, const at::Tensor& hidden, const Optional& input_bias,
@@ -28,6 +36,7 @@ at::Tensor or_zeros(OnCpu& cpu, const Optional& gradient, const at::Tensor& like
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input, const at::Tensor& hidden, const at::Tensor& cx,
                                                          const Optional& input_bias, const Optional& hidden_bias) {
+  for (const auto* one : {&input, &hidden}) check_gates(*one, cx, 4, "gates");
   OnCpu cpu(input);
   auto gates = sum_of_gates(cpu, input, hidden, input_bias, hidden_bias);
   auto parts = gates.chunk(4, 1);  // in, forget, candidate, out: activated in place, what backward needs
@@ -43,6 +52,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional& grad_hy, const Optional& grad_cy, const at::Tensor& cx,
                                                                   const at::Tensor& cy, const at::Tensor& workspace, bool has_bias) {
   if (!given(grad_hy) && !given(grad_cy)) return {};
+  check_gates(workspace, cx, 4, "workspace");
   OnCpu cpu(workspace);
   const auto state = cpu(cx);
   const auto parts = cpu(workspace).chunk(4, 1);
@@ -59,6 +69,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
 
 std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::Tensor& hidden, const at::Tensor& hx,
                                             const Optional& input_bias, const Optional& hidden_bias) {
+  for (const auto* one : {&input, &hidden}) check_gates(*one, hx, 3, "gates");
   OnCpu cpu(input);
   auto from_input = cpu(input), from_hidden = cpu(hidden);
   if (given(input_bias)) {
@@ -78,6 +89,7 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::T
 using Five = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 Five gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
+  check_gates(workspace, grad_hy, 5, "workspace");
   OnCpu cpu(workspace);
   const auto grad = cpu(grad_hy);
   const auto parts = cpu(workspace).chunk(5, 1);

@@ -23,10 +23,11 @@ bool is_mask(const c10::IValue& value) {
   return on_npu(value) && (value.toTensor().scalar_type() == at::kBool || value.toTensor().scalar_type() == at::kByte);
 }
 
-bool has_size_from_values(const std::string& name) {
+bool answers_with_values(const std::string& name) {
   static const std::unordered_set<std::string> names = {
       "aten::nonzero",    "aten::masked_select",      "aten::_unique",           "aten::_unique2",
       "aten::unique_dim", "aten::unique_consecutive", "aten::repeat_interleave", "aten::bincount",
+      "aten::equal",
   };
   return names.count(name) != 0;
 }
@@ -55,7 +56,7 @@ void tell_sync_of_call(const c10::OperatorHandle& op, const torch::jit::Stack& s
   if (count == 0 || stack.size() < count) return;
   const auto* const arguments = &stack[stack.size() - count];
   const auto& name = schema.name();
-  const bool waits = on_npu(arguments[0]) && (has_size_from_values(name) || (count > 1 && indexes_by_mask(name, arguments[1])));
+  const bool waits = on_npu(arguments[0]) && (answers_with_values(name) || (count > 1 && indexes_by_mask(name, arguments[1])));
   if (waits) tell_sync(name.c_str());
 }
 

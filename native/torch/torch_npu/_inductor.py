@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-_GRAPH_BACKENDS = ("npugraphs", "npugraph_ex")
-
 
 def _interface(module: ModuleType) -> None:
     """Dynamo: what it asks about the device."""
@@ -35,7 +33,9 @@ def _codegen(module: ModuleType) -> None:
 
     from torch_npu import _inductor_device
 
-    common.register_backend_for_device("npu", module.CppScheduling, _inductor_device.npu_wrapper())
+    common.register_backend_for_device(
+        "npu", module.CppScheduling, _inductor_device.npu_wrapper(), device_custom_pass=_inductor_device.cache_mark()
+    )
     _inductor_device.register_overrides(common)
 
 
@@ -65,33 +65,59 @@ def _scheduler(module: ModuleType) -> None:
 
 
 def _backends(module: ModuleType) -> None:
-    """The names that programs give to `torch.compile(backend=…)`."""
-
-    def npu(graph: Any, inputs: Any, **options: Any) -> Any:
-        """Inductor under the device's name."""
-        return module.lookup_backend("inductor")(graph, inputs, **options)
-
-    module.register_backend(npu, name="npu")
-    for name in _GRAPH_BACKENDS:
-        module.register_backend(_graph_backend(name), name=name)
+    """The names that programs give to `torch.compile(backend=…)`; they are entry points of the distribution, too."""
+    for backend in (npu, npugraphs, npugraph_ex):
+        module.register_backend(backend, name=backend.__name__)
 
 
-def _graph_backend(name: str) -> Callable[..., Any]:
-    def compile_graph(graph: Any, inputs: Any, **options: Any) -> Any:
-        from torch_npu._npugraphs import compile_graph as implementation
+def npu(graph: Any, inputs: Any, **options: Any) -> Any:
+    """Inductor under the device's name."""
+    from torch._dynamo.backends.registry import lookup_backend
 
-        return implementation(graph, inputs, **options)
+    return lookup_backend("inductor")(graph, inputs, **options)
 
-    compile_graph.__name__ = name
-    return compile_graph
+
+def npugraphs(graph: Any, inputs: Any, **options: Any) -> Any:
+    """The traced graph, captured and replayed."""
+    from torch_npu._npugraphs import compile_graph
+
+    return compile_graph(graph, inputs, **options)
+
+
+def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
+    """The same under its newer name."""
+    return npugraphs(graph, inputs, **options)
+
+
+def _frames(module: ModuleType) -> None:
+    """Dynamo: functions of ours that run as they are, since they change a state of the thread."""
+    from torch_npu.npu import _stream_ids, streams
+
+    for one in (streams.set_stream, _stream_ids.make_current):
+        module.skip_code(one.__code__)
+
+
+def _flex(module: ModuleType) -> None:
+    from torch_npu import _flex_attention
+
+    _flex_attention.accept(module)
+
+
+def _flex_template(module: ModuleType) -> None:
+    from torch_npu import _flex_attention
+
+    _flex_attention.lower(module)
 
 
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch._dynamo.device_interface": _interface,
+    "torch._dynamo.eval_frame": _frames,
     "torch._dynamo.backends.registry": _backends,
     "torch._inductor.codegen.cpp": _codegen,
+    "torch._inductor.kernel.flex.flex_attention": _flex_template,
     "torch._inductor.scheduler": _scheduler,
     "torch._inductor.utils": _utils,
+    "torch.nn.attention.flex_attention": _flex,
 }
 
 

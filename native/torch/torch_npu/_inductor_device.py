@@ -72,28 +72,51 @@ def npu_interface(module: ModuleType) -> type:
 
 def npu_wrapper() -> type:
     """The class that writes the Python code around the kernels."""
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 
-    class NpuWrapper(PythonWrapperCodegen):
-        """Calls C++ kernels plainly; the base class does that for a fixed list of devices only."""
-
-        @staticmethod
-        def create(
-            is_subgraph: bool, subgraph_name: str | None, parent_wrapper: Any, partition_signatures: Any = None
-        ) -> Any:
-            if not is_subgraph:
-                return NpuWrapper()
-            return PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
+    class Plain:
+        """What the base classes do for a fixed list of devices only."""
 
         def _generate_kernel_call_helper(
             self, kernel_name: str, call_args: Any, *, triton: bool = True, **more: Any
         ) -> None:
+            own: Any = self
             if triton:
-                super()._generate_kernel_call_helper(kernel_name, call_args, triton=triton, **more)
+                super()._generate_kernel_call_helper(kernel_name, call_args, triton=triton, **more)  # type: ignore[misc]
             else:
-                self.writeline(self.wrap_kernel_call(kernel_name, call_args))
+                own.writeline(own.wrap_kernel_call(kernel_name, call_args))
+
+        def make_allocation(self, name: str, device: torch.device, *rest: Any, **more: Any) -> str:
+            """With the device's number: no guard makes it the current one while C++ kernels run."""
+            line: str = super().make_allocation(name, device, *rest, **more)  # type: ignore[misc]
+            return line.replace(f"device='{device.type}'", f"device='{device}'")
+
+    class NpuSubgraph(Plain, SubgraphPythonWrapperCodegen):
+        """A branch of `torch.cond`, a loop's body, …"""
+
+    class NpuWrapper(Plain, PythonWrapperCodegen):
+        @staticmethod
+        def create(
+            is_subgraph: bool, subgraph_name: str | None, parent_wrapper: Any, partition_signatures: Any = None
+        ) -> Any:
+            if is_subgraph:
+                return NpuSubgraph(subgraph_name, parent_wrapper, partition_signatures)
+            return NpuWrapper()
 
     return NpuWrapper
+
+
+def cache_mark() -> Any:
+    """A pass that changes nothing and marks compiled code on disk with our version: code that an older one wrote is not taken."""
+    from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
+
+    class Mark(CustomGraphModulePass):
+        def __call__(self, gm: torch.fx.GraphModule) -> None: ...
+
+        def uuid(self) -> bytes:
+            return get_hash_for_files((__file__,))
+
+    return Mark()
 
 
 def register_overrides(common: ModuleType) -> None:

@@ -71,11 +71,13 @@ def refuse_unknown(graph: Graph) -> None:
     words = sorted({word for _, word in found})
     places = ", ".join(f"{node.name} ({word})" for node, word in found[:10])
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    own = ", ".join(word for word in words if "::" in word)
+    define = f"give {own} a meaning with torch_npu.onnx.define, or " if own else ""
     raise AtcError(
         "E16002",
         f"No parser is registered for the operator type [{', '.join(words)}] (opset {graph.opsets.get('', 0)})",
         f"the model uses operators that are not known here: {places}{more}",
-        "replace them by standard ONNX operators; atc --mode=3 lists every operator of a model",
+        f"{define}replace them by standard ONNX operators; atc --mode=3 lists every operator of a model",
     )
 
 

@@ -55,6 +55,8 @@ class Process:
         self.lock = threading.RLock()
         self.references = 0
         self.lasting = False  # another face holds memory that acl.finalize leaves alone
+        self.device_of_other: Callable[[], int] | None = None  # the device that another face uses in the calling thread
+        self.started_by_other = False
         self.was_started = False
         self.config = InitConfig()
         self.exception_callback: Callable[[ExceptionInfo], None] | None = None
@@ -99,7 +101,7 @@ class Process:
     def start(self, config_path: str | None) -> None:
         """`acl.init`: read the configuration and the environment; a second call only counts a reference."""
         with self.lock:
-            if self.references:
+            if self.references and not self.started_by_other:
                 self.references += 1
                 raise NpuError(
                     codes.REPEAT_INITIALIZE,
@@ -124,6 +126,7 @@ class Process:
             recent.per_process = wanted.err_msg_per_process
             self.references = 1
             self.was_started = True
+            self.started_by_other = False
         wanted.warn_about_missing()
         chip = f"{len(self.devices)} x {self.settings.soc}" if self.devices else "no visible device"
         log.log().write(
@@ -255,10 +258,20 @@ class Process:
         self._load_devices()
 
     def need_start(self) -> None:
-        """Raise unless `acl.init` is in force."""
+        """Raise unless `acl.init` is in force, or another face has the devices in use: then pyACL works beside it."""
         if not self.references:
+            if self.device_of_other is not None and not self.was_started:
+                self._start_beside()
+                return
             done = "acl.finalize was called" if self.was_started else "acl.init was not called"
             raise NpuError(codes.UNINITIALIZE, done, "call acl.init first")
+
+    def _start_beside(self) -> None:
+        """Begin without `acl.init`, which may still come, with its configuration."""
+        with self.lock:
+            if not self.references:
+                self.start(None)
+                self.started_by_other = True
 
     # ---- devices ----------------------------------------------------------------------------------------------------
 
@@ -378,6 +391,9 @@ class Process:
         self.need_start()
         if context is None and self.config.default_device is not None:
             self.set_device(self.config.default_device)
+            return self.current()
+        if context is None and self.device_of_other is not None:
+            self.set_device(self.device_of_other())
             return self.current()
         raise no_context("has no current context" if context is None else "has a current context that was destroyed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -112,6 +113,21 @@ def refused_tensors() -> None:
     refused("Tensors must be NPU and dense", lambda: backend.allreduce([torch.ones(2)]))
     refused("takes one tensor per device", lambda: backend.broadcast([torch.ones(2).npu(), torch.ones(2).npu()]))
     refused("does not support recvAnysource", lambda: dist.recv(torch.ones(2).npu()))
+    for call in (dist.broadcast, dist.reduce):
+        refused(f"rank {SIZE + 3} does not exist", lambda call=call: call(torch.ones(2).npu(), SIZE + 3), ValueError)
+
+
+@check
+def a_wait_that_is_too_short() -> None:
+    x = torch.ones(2).npu()
+    if RANK:
+        time.sleep(1.5)
+        dist.all_reduce(x)
+    else:
+        work = dist.all_reduce(x, async_op=True)
+        refused("All ranks must call the same collectives", lambda: work.wait(timedelta(milliseconds=300)))
+        work.wait()
+    assert x.tolist() == [SIZE, SIZE]
 
 
 @check

@@ -15,18 +15,25 @@ Caster = Callable[[Any], Any]
 
 
 class Cache:
-    """Weights in half precision, cast once per iteration however often they are used."""
+    """Weights in half precision, cast once per iteration however often they are used; a backward pass ends an iteration."""
 
     def __init__(self) -> None:
-        self.kept: dict[int, tuple[Tensor, tuple[int, int, bool], Tensor]] = {}
+        self.kept: dict[int, tuple[Tensor, tuple[int, int], Tensor]] = {}
 
     def half(self, x: Tensor) -> Tensor:
-        """The half of a weight; a new one if the weight changed, or if the one there was is cut off from the graph."""
-        mark = (x._version, x.data_ptr(), torch.is_grad_enabled())
-        entry = self.kept.get(id(x))
+        """The half of a weight. Without a graph it is made anew: `x.data` may have been written, which no version tells."""
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return x.half()
+        key, mark = id(x), (x._version, x.data_ptr())
+        entry = self.kept.get(key)
         if entry is None or entry[0] is not x or entry[1] != mark:
-            entry = self.kept[id(x)] = (x, mark, x.half())
+            entry = self.kept[key] = (x, mark, x.half())
+            # A later forward pass must not use this graph: FSDP would see the gradient only after it asked for it.
+            entry[2].register_hook(lambda _: self._forget(key))
         return entry[2]
+
+    def _forget(self, key: int) -> None:
+        self.kept.pop(key, None)
 
 
 def applied(caster: Caster, value: Any) -> Any:

@@ -2,7 +2,8 @@
 
 `load` reads the file, declares and registers what it lists and gives custom operators their names in torch_npu. Bodies are Python
 functions (compositions of torch operators, or NumPy with `numpy_body`) or C++ files, which are compiled against the headers of
-`include_path`. `generate` only writes what `load` would compile: declarations, registration, Python bindings.
+`include_path`. Where a program writes a number for a tensor (`x + 1`), a body in Python gets that number. `generate` only writes what
+`load` would compile: declarations, registration, Python bindings.
 """
 
 from __future__ import annotations

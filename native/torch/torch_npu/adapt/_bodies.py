@@ -5,13 +5,27 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, overload
 
 import torch
 
+Number = int | float | complex | None
 
-def host_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of a tensor on npu. It holds the tensor, and writing to it writes to the tensor."""
+
+@overload
+def host_view(tensor: torch.Tensor) -> torch.Tensor: ...
+@overload
+def host_view(tensor: Number) -> Number: ...
+def host_view(tensor: torch.Tensor | Number) -> torch.Tensor | Number:
+    """A CPU tensor over the memory of a tensor on npu. It holds the tensor, and writing to it writes to the tensor.
+
+    What a body gets in the place of a tensor passes through: the number of `x + 1` comes to `add.Tensor` as a number, and an
+    optional tensor may be None.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        if tensor is not None and not isinstance(tensor, int | float | complex):
+            raise TypeError(f"host_view takes a tensor, a number or None, not {type(tensor).__name__}")
+        return tensor
     if tensor.device.type != "npu":
         return tensor
     if tensor.numel() == 0:

@@ -104,6 +104,7 @@ def _lazy_init() -> None:
         finally:
             _state.running.inside = False
     _C._initialise_context()
+    process().device_of_other = _C._get_device
 
 
 def _run_queue() -> None:

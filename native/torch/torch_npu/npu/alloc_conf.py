@@ -143,20 +143,28 @@ def apply(text: str) -> None:
         options.get("roundup_power2_divisions", []),
         options.get("segment_size_mb", 0) * MIB,
         options.get("large_segment_size_mb", 0) * MIB,
-        _environment.flag("PYTORCH_NO_NPU_MEMORY_CACHING"),
+        _state.no_caching or _environment.flag("PYTORCH_NO_NPU_MEMORY_CACHING"),
     )
-    _state.done = True
+    _state.done, _state.text = True, text
 
 
 class _State:
     """Whether the options of the environment, or others, hold already."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.done = self.no_caching = False
+        self.text = ""
         self.lock = threading.RLock()
 
 
 _state = _State()
+
+
+def stop_caching() -> None:
+    """From now on blocks come and go one by one."""
+    _state.no_caching = True
+    if _state.done:
+        apply(_state.text)
 
 
 def ensure() -> None:

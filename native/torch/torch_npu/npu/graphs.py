@@ -59,6 +59,24 @@ def _error(text: str, code: ErrCode = ErrCode.INTERNAL) -> RuntimeError:
     return RuntimeError(text + graph_error(code))
 
 
+class _NoWaits:
+    """Hears of waits while a graph records: the host cannot wait for work that does not run."""
+
+    def recorded(self, event: torch.Event, stream: torch.Stream) -> None: ...
+
+    def waits(self, event: torch.Event, stream: torch.Stream) -> None: ...
+
+    def host_waits(self, what: torch.Event | torch.Stream | None) -> None:
+        if is_current_stream_capturing():
+            raise _error(
+                "operation not permitted when stream is capturing: the host waits for "
+                f"{'the device' if what is None else what}; synchronize before the capture or after the replay"
+            )
+
+
+_no_waits = _NoWaits()
+
+
 def graph_pool_handle() -> Pool:
     """A token for a memory pool that graphs may share."""
     return 0, next(_pools)
@@ -90,6 +108,8 @@ class NPUGraph:
         with _lock:
             if stream in _capturing:
                 raise _error(f"npu:{stream[0]} stream {stream[1]} is already capturing; end that capture first")
+            if not _capturing:
+                ids.listeners.append(_no_waits)
             _capturing[stream] = self
         self._stream, self._pool = stream, pool or graph_pool_handle()
         self._recorder = Recorder()
@@ -108,6 +128,8 @@ class NPUGraph:
         recorder.close()
         with _lock:
             del _capturing[self._stream]
+            if not _capturing:
+                ids.listeners.remove(_no_waits)
         return recorder
 
     def add(self, call: HostCall) -> None:
@@ -177,6 +199,8 @@ class graph:
         self._stream = torch.Stream("npu") if stream is None else stream
 
     def __enter__(self) -> None:
+        if is_current_stream_capturing():
+            raise _error("a graph is being captured on the current stream; end that capture before the next begins")
         gc.collect()
         self._before = torch.accelerator.current_stream()
         torch.accelerator.set_stream(self._stream)

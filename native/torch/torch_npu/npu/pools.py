@@ -13,6 +13,7 @@ from typing import Any
 from torch_npu import _C, _start
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.npu import _stream_ids as ids
+from torch_npu.npu import alloc_conf
 from torch_npu.npu.utils import known_index
 
 
@@ -68,8 +69,8 @@ segments = _Segments()
 class NPUPluggableAllocator:
     """An allocator from a library (path, name of its alloc, name of its free).
 
-    It gives the segments of the caching allocator, not each tensor: the library is called seldom and in larger sizes. A free
-    function without the device argument is called with it all the same; C ignores what comes after.
+    For `change_current_allocator` it gives the memory of each tensor; for a MemPool, the segments of that pool. A free function
+    without the device argument is called with it all the same; C ignores what comes after.
     """
 
     def __init__(self, path_to_so_file: str | os.PathLike[str], alloc_fn_name: str, free_fn_name: str) -> None:
@@ -92,7 +93,8 @@ def _is_used() -> bool:
 
 
 def change_current_allocator(allocator: NPUPluggableAllocator) -> None:
-    """Take all memory from a library. Only once and before the first allocation, since blocks cannot move."""
+    """Take each block from a library and give it back when its tensor goes: nothing is cached. Only once and before the first
+    allocation, since blocks cannot move."""
     if segments.default is not None or _is_used():
         raise RuntimeError(
             "Can't swap an already initialized allocator: call change_current_allocator once, before the first npu tensor"
@@ -100,6 +102,7 @@ def change_current_allocator(allocator: NPUPluggableAllocator) -> None:
         )
     segments.default = allocator.allocator()
     segments.install()
+    alloc_conf.stop_caching()
 
 
 def get_allocator_backend() -> str:

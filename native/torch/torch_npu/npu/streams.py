@@ -267,6 +267,9 @@ def set_stream(stream: torch.Stream | None) -> None:
     ids.make_current(index, stream.stream_id, ids.pool_of(ids.current_id(index)))
 
 
+set_stream._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph of torch.compile ends before it (torch_npu/_inductor.py)
+
+
 class StreamContext:
     """A stream, and its device, inside a `with` block; None changes nothing."""
 

@@ -1,7 +1,7 @@
 """Sync debug mode: warn or raise where a program makes the host wait for the device.
 
-Told are `.item()` and what uses it, copies from npu to the host that may not run beside it, and operators whose result size depends
-on values, in all threads of the process (`csrc/sync_debug.*`). In the default mode nothing is looked at.
+Told are `.item()` and what uses it, blocking copies between npu and the host, and operators whose answer or its size depends on
+values, in all threads of the process (`csrc/sync_debug.*`). In the default mode nothing is looked at.
 """
 
 from __future__ import annotations

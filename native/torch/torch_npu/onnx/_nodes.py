@@ -44,8 +44,8 @@ def node_name(operator: str) -> str:
 NODES = {word: node_name(word) for word in _WORDS}
 PLAIN = [
     "npu_add_layer_norm", "npu_bmmV2", "npu_broadcast", "npu_confusion_transpose", "npu_conv2d", "npu_conv3d",
-    "npu_conv_transpose2d", "npu_convolution", "npu_convolution_transpose", "npu_linear", "npu_max", "npu_min",
-    "npu_mish", "npu_pad", "npu_reshape", "npu_scaled_masked_softmax", "npu_silu", "npu_sort_v2", "npu_swiglu",
+    "npu_conv_transpose2d", "npu_convolution", "npu_convolution_transpose", "npu_fusion_attention", "npu_linear", "npu_max",
+    "npu_min", "npu_mish", "npu_pad", "npu_reshape", "npu_scaled_masked_softmax", "npu_silu", "npu_sort_v2", "npu_swiglu",
     "npu_transpose",
 ]  # fmt: skip
 

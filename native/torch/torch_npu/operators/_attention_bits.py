@@ -43,4 +43,4 @@ def expand_bits(packed: Tensor) -> Tensor:
 
 
 def check_keep(keep: float, name: str) -> None:
-    require(0 < keep <= 1, f"{name}: keep_prob must be in (0, 1], not {keep}")
+    require(0 < keep <= 1, lambda: f"{name}: keep_prob must be in (0, 1], not {keep}")

@@ -90,7 +90,7 @@ class Call:
             return given
         require(
             self.query_rope is not None and self.key_rope is not None,
-            f"{self.name}: query_rope and key_rope must be given together",
+            lambda: f"{self.name}: query_rope and key_rope must be given together",
         )
         ropes = [
             to_heads(one, self.layout, heads, f"{self.name}: {what}")
@@ -117,7 +117,7 @@ class Call:
         columns = lengths(self.ends_kv, self.operands.k.shape[2], f"{self.name}: actual_seq_kvlen")
         require(
             len(rows) == len(columns),
-            f"{self.name}: actual_seq_qlen names {len(rows)} sequences, actual_seq_kvlen {len(columns)}",
+            lambda: f"{self.name}: actual_seq_qlen names {len(rows)} sequences, actual_seq_kvlen {len(columns)}",
         )
         return rows, columns
 
@@ -126,19 +126,24 @@ class Call:
         if self.padding_mask is not None:
             raise unsupported(f"{self.name}: padding_mask has no meaning in the product either; put it into atten_mask")
         require(
-            self.inner_precise in range(5), f"{self.name}: inner_precise must be in 0 to 4, not {self.inner_precise}"
+            self.inner_precise in range(5),
+            lambda: f"{self.name}: inner_precise must be in 0 to 4, not {self.inner_precise}",
         )
         require(
             self.softmax_layout in ("", "same_as_input"),
-            f"{self.name}: softmax_layout must be '' or 'same_as_input', not {self.softmax_layout!r}",
+            lambda: f"{self.name}: softmax_layout must be '' or 'same_as_input', not {self.softmax_layout!r}",
             ErrCode.VALUE,
         )
         require(
-            self.pse_type in range(4), f"{self.name}: pse_type must be in 0 to 3, not {self.pse_type}", ErrCode.VALUE
+            self.pse_type in range(4),
+            lambda: f"{self.name}: pse_type must be in 0 to 3, not {self.pse_type}",
+            ErrCode.VALUE,
         )
         require(
             self.sink is None or self.sink.shape == (self.heads,),
-            f"{self.name}: sink must have the shape ({self.heads},), not {None if self.sink is None else tuple(self.sink.shape)}",
+            lambda: (
+                f"{self.name}: sink must have the shape ({self.heads},), not {None if self.sink is None else tuple(self.sink.shape)}"
+            ),
         )
         batch = len(self.sizes[0]) if self.packed else self.operands.q.shape[0]
         self.sparse.check(self.mask, batch, self.packed, self.name)
@@ -151,19 +156,23 @@ def _plane(given: Tensor, at: int | None, rows: int, columns: int, call: Call, w
     whole = len(call.sizes[0]) if call.packed else q.shape[0]
     require(
         batch in (1, whole) and heads in (1, q.shape[1]),
-        f"{call.name}: {what} of shape {tuple(given.shape)} does not fit {whole} batches and {q.shape[1]} heads",
+        lambda: (
+            f"{call.name}: {what} of shape {tuple(given.shape)} does not fit {whole} batches and {q.shape[1]} heads"
+        ),
     )
     if at is not None and batch > 1:
         given = given[at : at + 1]
     if call.packed:
         require(
             given.shape[2] >= rows and given.shape[3] >= columns,
-            f"{call.name}: {what} of shape {tuple(given.shape)} is smaller than a sequence of {rows} by {columns}",
+            lambda: (
+                f"{call.name}: {what} of shape {tuple(given.shape)} is smaller than a sequence of {rows} by {columns}"
+            ),
         )
         return given[:, :, :rows, :columns]
     require(
         given.shape[2] in (1, rows) and given.shape[3] in (1, columns),
-        f"{call.name}: {what} of shape {tuple(given.shape)} does not fit scores of {rows} by {columns}",
+        lambda: f"{call.name}: {what} of shape {tuple(given.shape)} does not fit scores of {rows} by {columns}",
     )
     return given.expand(-1, -1, rows, columns)
 
@@ -179,7 +188,7 @@ def _spec(call: Call, at: int | None, rows: int, columns: int, filled: list[int]
         slope = call.pse.detach().float().reshape(-1, call.heads)
         slope = slope[at : at + 1] if at is not None and slope.shape[0] > 1 else slope
     elif call.pse is not None:
-        require(call.pse.dim() == 4, f"{call.name}: pse must have 4 dimensions, not {call.pse.dim()}")
+        require(call.pse.dim() == 4, lambda: f"{call.name}: pse must have 4 dimensions, not {call.pse.dim()}")
         pse = _plane(call.pse, at, rows, columns, call, "pse")
     start = (call.q_start or [0])[0] - (call.kv_start or [0])[0]
     spec = Spec(

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_npu import _C
 from torch_npu.operators._attention_formula import compose
-from torch_npu.operators._attention_problem import Problem, Span, Spec
+from torch_npu.operators._attention_problem import Problem, Span, Spec, is_one_block
 from torch_npu.operators._common import wide
 from torch_npu.operators._fused import Kind, apply
 
@@ -39,11 +40,11 @@ def _largest(x: Tensor) -> Tensor:
     return found
 
 
-def _normalise(p: Problem, scores: Tensor, at: Span) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores become probabilities in place; also the maximum and the sum of each row, lowest and 0 where all is masked.
-
-    The largest probability is the reciprocal of the sum, so that no further pass over exponentials is needed.
-    """
+def _probabilities(p: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Without our own kernel: the largest probability is the reciprocal of the sum, so exponentials need no further pass."""
+    if p.stat == torch.float32 and _C._no_rules_of_a_chip():
+        top, total = _C._softmax_of_rows(scores)
+        return top, total
     top = _largest(scores).to(p.stat)
     torch.ops.aten._softmax.out(scores, -1, False, out=scores)
     total = _largest(scores).to(p.stat).reciprocal_()
@@ -52,6 +53,12 @@ def _normalise(p: Problem, scores: Tensor, at: Span) -> tuple[Tensor, Tensor, Te
         scores.masked_fill_(nothing, 0)
         total.masked_fill_(nothing, 0)
         top.masked_fill_(nothing, _LOWEST)
+    return top, total
+
+
+def _normalise(p: Problem, scores: Tensor, at: Span) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores become probabilities in place; also the maximum and the sum of each row, lowest and 0 where all is masked."""
+    top, total = _probabilities(p, scores)
     sink = p.sink_at(at)
     if sink is None:
         return scores, top, total
@@ -65,6 +72,9 @@ def forward(
     inputs: tuple[Tensor, ...], options: tuple[Spec], keep: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
     """Keeps maxima and sums, and the probabilities where they are few: no product has to be computed again then."""
+    direct = _one_block(inputs, options[0], keep)
+    if direct is not None:
+        return direct
     p, q = Problem(inputs, options[0]), inputs[0]
     spans = list(p.spans(keep))
     store = _Store(p, spans) if keep else None
@@ -78,6 +88,20 @@ def forward(
         result = _like_layout(q, result.shape[-1], q.dtype).copy_(result)
     small = (top.view(stats), total.view(stats))
     return (result, *small), (*small, store.memory) if store is not None and store.memory is not None else small
+
+
+def _one_block(
+    inputs: tuple[Tensor, ...], spec: Spec, keep: bool
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]] | None:
+    """The whole in one call of C++, where the scores are few and nothing is asked but a mask; None elsewhere."""
+    q, k, v = inputs[:3]
+    if not is_one_block(q, k, spec, keep) or not _C._no_rules_of_a_chip():
+        return None
+    mask = spec.band.full(q.shape[2], k.shape[2], q.device) if spec.mask is None else spec.mask[0, 0]
+    out, top, total, shares = _C._attention_block(q, k, v, spec.scale, mask)
+    if not q.is_contiguous():
+        out = _like_layout(q, out.shape[-1], out.dtype).copy_(out)
+    return (out, top, total), (top, total, shares) if keep else ()
 
 
 def _block(p: Problem, at: Span, store: _Store | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,6 +159,9 @@ def backward(
     attention: Tensor | None = None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """`attention` is the output that belongs to the kept sums, where they are of more keys than those given (ring attention)."""
+    if len(kept) > 2 and attention is None and is_one_block(*inputs[:2], options[0], True):
+        found = _C._attention_block_backward(*inputs[:3], kept[2], grad.to(inputs[0].dtype), options[0].scale)
+        return tuple(one if want else None for one, want in zip(found, wanted, strict=True))
     p = Problem(inputs, options[0])
     top, total = (one.to(p.stat).reshape(p.heads, p.group, p.rows, 1) for one in kept[:2])
     level = torch.where(total > 0, top + total.log(), torch.inf)

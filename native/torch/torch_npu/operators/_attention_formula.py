@@ -19,7 +19,7 @@ def compose(inputs: tuple[Tensor, ...], options: tuple[Spec]) -> tuple[Tensor, T
     group = q.shape[1] // k.shape[1]
     if group > 1:
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = q @ k.mT
+    scores = q @ k.transpose(-2, -1)  # mT has no form in ONNX
     pse = rest.pop(0).to(scores.dtype) if spec.pse else None
     scores = (scores + pse) * spec.scale if pse is not None and spec.pse_scaled else scores * spec.scale
     if pse is not None and not spec.pse_scaled:

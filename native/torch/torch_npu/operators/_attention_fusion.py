@@ -51,9 +51,9 @@ def _stats(call: Call, found: list[Tensor], rows: int) -> Tensor:
     """[batch, heads, rows] of the pieces as [batch, heads, rows, 8], of TND as [rows, heads, 8]."""
     if call.packed:
         whole = joined(found, 2, rows, lambda rest: torch.zeros(1, call.heads, rest, device=call.query.device))
-        return whole[0].t()[..., None].repeat(1, 1, _COPIES)
+        return whole[0].t()[..., None].expand(-1, -1, _COPIES).contiguous()
     whole = found[0] if len(found) == 1 else torch.cat(found)
-    return whole[..., None].repeat(1, 1, 1, _COPIES)
+    return whole[..., None].expand(-1, -1, -1, _COPIES).contiguous()
 
 
 def run(call: Call) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int, int]:

@@ -17,20 +17,24 @@ TRAINING = ("BSH", "SBH", "BSND", "BNSD", "TND")
 def check_layout(layout: str, allowed: tuple[str, ...], name: str) -> str:
     found = layout.upper()
     require(
-        found in allowed, f"{name}: input_layout must be one of {', '.join(allowed)}, not {layout!r}", ErrCode.VALUE
+        found in allowed,
+        lambda: f"{name}: input_layout must be one of {', '.join(allowed)}, not {layout!r}",
+        ErrCode.VALUE,
     )
     return found
 
 
 def to_heads(x: Tensor, layout: str, heads: int, what: str) -> Tensor:
     """A view as [batch, heads, rows, width]; for TND one batch."""
-    require(x.dim() == _DIMS[layout], f"{what} has {x.dim()} dimensions; input_layout {layout} has {_DIMS[layout]}")
+    require(
+        x.dim() == _DIMS[layout], lambda: f"{what} has {x.dim()} dimensions; input_layout {layout} has {_DIMS[layout]}"
+    )
     if layout in ("BSH", "SBH"):
         require(
             heads > 0 and x.shape[-1] % heads == 0,
-            f"{what}: a hidden size of {x.shape[-1]} cannot be split into {heads} heads",
+            lambda: f"{what}: a hidden size of {x.shape[-1]} cannot be split into {heads} heads",
         )
-        split = x.unflatten(-1, (heads, x.shape[-1] // heads))
+        split = x.view(*x.shape[:-1], heads, x.shape[-1] // heads)  # unflatten needs ONNX opset 13
         return split.transpose(1, 2) if layout == "BSH" else split.permute(1, 2, 0, 3)
     if layout == "BSND":
         return x.transpose(1, 2)
@@ -69,10 +73,10 @@ def operands(
     query: Tensor, key: Tensor, value: Tensor, heads: int, layout: str, name: str, kv_heads: int = 0
 ) -> Operands:
     """Check the three against each other and turn them; kv_heads 0 is found from the sizes."""
-    require(heads > 0, f"{name}: the number of heads must be positive, not {heads}", ErrCode.VALUE)
+    require(heads > 0, lambda: f"{name}: the number of heads must be positive, not {heads}", ErrCode.VALUE)
     require(
         query.dtype == key.dtype == value.dtype,
-        f"{name}: query, key and value must have one dtype, not {query.dtype}, {key.dtype}, {value.dtype}",
+        lambda: f"{name}: query, key and value must have one dtype, not {query.dtype}, {key.dtype}, {value.dtype}",
         ErrCode.TYPE,
     )
     q = to_heads(query, layout, heads, f"{name}: query")
@@ -80,12 +84,14 @@ def operands(
         width = q.shape[-1]
         require(
             width > 0 and key.shape[-1] % width == 0,
-            f"{name}: a key of hidden size {key.shape[-1]} cannot be split into heads of the query's width {width}",
+            lambda: (
+                f"{name}: a key of hidden size {key.shape[-1]} cannot be split into heads of the query's width {width}"
+            ),
         )
         kv_heads = key.shape[-1] // width
     k = to_heads(key, layout, kv_heads, f"{name}: key")
     v = to_heads(value, layout, kv_heads, f"{name}: value")
-    require(q.shape[1] == heads, f"{name}: the query has {q.shape[1]} heads, {heads} are named")
+    require(q.shape[1] == heads, lambda: f"{name}: the query has {q.shape[1]} heads, {heads} are named")
     check_operands(q, k, v, name)
     return Operands(q, k, v)
 
@@ -93,18 +99,20 @@ def operands(
 def check_operands(q: Tensor, k: Tensor, v: Tensor, name: str) -> None:
     require(
         q.shape[0] == k.shape[0] == v.shape[0],
-        f"{name}: batches of query, key and value differ: {q.shape[0]}, {k.shape[0]}, {v.shape[0]}",
+        lambda: f"{name}: batches of query, key and value differ: {q.shape[0]}, {k.shape[0]}, {v.shape[0]}",
     )
     require(
         k.shape[1] > 0 and k.shape[1:3] == v.shape[1:3],
-        f"{name}: heads and length of key {tuple(k.shape[1:3])} and value {tuple(v.shape[1:3])} must be equal",
+        lambda: f"{name}: heads and length of key {tuple(k.shape[1:3])} and value {tuple(v.shape[1:3])} must be equal",
     )
     require(
         q.shape[1] % k.shape[1] == 0,
-        f"{name}: {q.shape[1]} heads of query are no multiple of {k.shape[1]} heads of key",
+        lambda: f"{name}: {q.shape[1]} heads of query are no multiple of {k.shape[1]} heads of key",
         ErrCode.VALUE,
     )
-    require(q.shape[3] == k.shape[3], f"{name}: query has width {q.shape[3]}, key {k.shape[3]}; they must be equal")
+    require(
+        q.shape[3] == k.shape[3], lambda: f"{name}: query has width {q.shape[3]}, key {k.shape[3]}; they must be equal"
+    )
 
 
 def lengths(cumulative: list[int] | Tensor | None, total: int, what: str) -> list[int]:
@@ -119,7 +127,7 @@ def lengths(cumulative: list[int] | Tensor | None, total: int, what: str) -> lis
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     require(
         all(size >= 0 for size in sizes) and (not ends or ends[-1] <= total),
-        f"{what} must not fall and must end at {total} at most, not {ends}",
+        lambda: f"{what} must not fall and must end at {total} at most, not {ends}",
         ErrCode.VALUE,
     )
     return sizes

@@ -136,10 +136,10 @@ def as_plane(mask: Tensor, name: str) -> Tensor:
     """A mask of two, three or four dimensions as four, of bool."""
     require(
         mask.dtype in (torch.bool, torch.uint8, torch.int8),
-        f"{name}: atten_mask must be bool or uint8, not {mask.dtype}",
+        lambda: f"{name}: atten_mask must be bool or uint8, not {mask.dtype}",
         ErrCode.TYPE,
     )
-    require(mask.dim() in (2, 3, 4), f"{name}: atten_mask must have 2 to 4 dimensions, not {mask.dim()}")
+    require(mask.dim() in (2, 3, 4), lambda: f"{name}: atten_mask must have 2 to 4 dimensions, not {mask.dim()}")
     mask = mask if mask.dtype == torch.bool else mask != 0
     return mask[None, None] if mask.dim() == 2 else mask[:, None] if mask.dim() == 3 else mask
 
@@ -158,22 +158,28 @@ class Sparse:
     prefix: list[int] | None = None
 
     def check(self, mask: Tensor | None, batch: int, packed: bool, name: str) -> None:
-        require(0 <= self.mode <= 8, f"{name}: sparse_mode must be in 0 to 8, not {self.mode}", ErrCode.VALUE)
+        require(0 <= self.mode <= 8, lambda: f"{name}: sparse_mode must be in 0 to 8, not {self.mode}", ErrCode.VALUE)
         if mask is None:
             return
         if self.mode in _CAUSAL_MODES or self.mode == 6:
             wanted = _COMPRESSED_PREFIX if self.mode == 6 else COMPRESSED
             require(
                 tuple(mask.shape[-2:]) == wanted and mask.numel() == wanted[0] * wanted[1],
-                f"{name}: sparse_mode {self.mode} takes the compressed atten_mask of shape {wanted}, not {tuple(mask.shape)}",
+                lambda: (
+                    f"{name}: sparse_mode {self.mode} takes the compressed atten_mask of shape {wanted}, not {tuple(mask.shape)}"
+                ),
             )
         require(
-            self.mode not in (7, 8) or packed, f"{name}: sparse_mode {self.mode} is for input_layout TND", ErrCode.VALUE
+            self.mode not in (7, 8) or packed,
+            lambda: f"{name}: sparse_mode {self.mode} is for input_layout TND",
+            ErrCode.VALUE,
         )
         if self.mode in (5, 6):
             require(
                 self.prefix is not None and len(self.prefix) == batch,
-                f"{name}: sparse_mode {self.mode} needs prefix with one entry for each of {batch} batches, not {self.prefix}",
+                lambda: (
+                    f"{name}: sparse_mode {self.mode} needs prefix with one entry for each of {batch} batches, not {self.prefix}"
+                ),
             )
 
     def band(self, rows: int, columns: int, index: int, filled: list[int]) -> Band:

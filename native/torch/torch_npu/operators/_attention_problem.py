@@ -13,6 +13,7 @@ from torch_npu.operators._attention_bits import expand_bits
 from torch_npu.operators._attention_masks import NO_BAND, Band, Corner, Plane
 
 _BLOCK = 1 << 21  # scores of a block of a large problem; with several heads in it, threads share them
+_ALONE = 1 << 22  # scores of a problem that is one block where nothing is kept
 _WHOLE = 1 << 25  # scores of a problem that is one block
 _BAND_ROWS = 256  # rows of a block where a band leaves columns out: fewer rows leave out more
 _LEAST_ROWS = 64  # rows below which a product is slow
@@ -56,6 +57,26 @@ def _gemm_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def _stat_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
+
+
+def is_one_block(q: Tensor, k: Tensor, spec: Spec, keep: bool) -> bool:
+    """Whether a problem is a block, and one without biases, sinks and dropout, that the CPU multiplies in the dtype it has."""
+    if spec.pse or spec.sink or spec.slope is not None or spec.bits is not None:
+        return False
+    if q.dtype == torch.float64 or _gemm_dtype(q.dtype) != q.dtype:
+        return False
+    if spec.mask is not None and (spec.mask.shape[:2] != (1, 1) or spec.band.limits):
+        return False
+    batch, heads, rows, _ = q.shape
+    scores = batch * heads * rows * k.shape[2]
+    return 0 < scores <= (_WHOLE if keep else _ALONE) and not (
+        spec.band.limits and _is_narrow(rows * heads // k.shape[1])
+    )
+
+
+def _is_narrow(rows: int) -> bool:
+    """Whether blocks of few rows, of the columns that a band leaves, are worth their calls."""
+    return rows >= 4 * _BAND_ROWS
 
 
 class Problem:
@@ -102,7 +123,7 @@ class Problem:
         fence = max(1, self.kv_heads if self._fenced() else self.heads)
         block = _WHOLE if kept and self.rows * each * self.heads <= _WHOLE else _BLOCK
         count, rows = min(fence, block // (each * max(1, self.rows))), self.rows
-        narrow = band.limits and self.rows * self.group >= 4 * _BAND_ROWS
+        narrow = band.limits and _is_narrow(self.rows * self.group)
         if count < 1 or narrow:
             least = max(1, _LEAST_ROWS // self.group)
             rows = max(least, block // each)

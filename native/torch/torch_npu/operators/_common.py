@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,10 +27,11 @@ _ACL_TYPES = {
 HALF = (torch.float16, torch.bfloat16)
 
 
-def require(good: bool, message: str, code: ErrCode = ErrCode.PARAM) -> None:
-    """The operator's own check: RuntimeError with the line of operators."""
+def require(good: bool, message: str | Callable[[], str], code: ErrCode = ErrCode.PARAM) -> None:
+    """The operator's own check: RuntimeError with the line of operators. Where calls are short, `message` is a function: writing one
+    costs more than the check."""
     if not good:
-        raise RuntimeError(message + ops_error(code))
+        raise RuntimeError((message if isinstance(message, str) else message()) + ops_error(code))
 
 
 def unsupported(message: str) -> NotImplementedError:

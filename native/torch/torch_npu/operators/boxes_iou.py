@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from torch_npu._errors import ops_error
 from torch_npu.operators._common import ErrCode, gradient, require, unsupported, wide
 
 _EPS = 0.01  # added to the sides of both boxes, never to those of the intersection
@@ -92,12 +94,46 @@ def _check(name: str, boxes: Tensor, gtboxes: Tensor, is_cross: bool, mode: int)
     )
 
 
-def _refuse_other_forms(name: str, trans: bool, is_cross: bool, mode: int) -> None:
-    require(
-        trans and not is_cross and mode == 0,
+class _Underived(torch.autograd.Function):
+    """Boxes as they are, whose derivative is refused with a message."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(boxes: Tensor, message: str) -> Tensor:
+        return boxes.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str], output: Tensor) -> None:
+        ctx.message = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> NoReturn:
+        raise RuntimeError(ctx.message)
+
+
+def _derived(name: str, boxes: Tensor, gtboxes: Tensor, form: tuple[bool, bool, int]) -> tuple[Tensor, Tensor]:
+    """The boxes; a form without a derivative gives its value, and says so when the derivative is asked for."""
+    if _has_derivative(*form) or not torch.is_grad_enabled():
+        return boxes, gtboxes
+    message = _only(f"The derivative of {name}", *form) + ops_error(ErrCode.PARAM)
+    first, second = (_Underived.apply(one, message) if one.requires_grad else one for one in (boxes, gtboxes))
+    return first, second
+
+
+def _has_derivative(trans: bool, is_cross: bool, mode: int) -> bool:
+    return trans and not is_cross and mode == 0
+
+
+def _only(name: str, trans: bool, is_cross: bool, mode: int) -> str:
+    return (
         f"{name} is made for trans=True, is_cross=False, mode=0 only, not for trans={trans}, is_cross={is_cross}, "
-        f"mode={mode}; give boxes as centre, width, height",
+        f"mode={mode}; give boxes as centre, width, height"
     )
+
+
+def _refuse_other_forms(name: str, trans: bool, is_cross: bool, mode: int) -> None:
+    require(_has_derivative(trans, is_cross, mode), _only(name, trans, is_cross, mode))
 
 
 def npu_giou(self: Tensor, gtboxes: Tensor, trans: bool = False, is_cross: bool = False, mode: int = 0) -> Tensor:
@@ -108,6 +144,7 @@ def npu_giou(self: Tensor, gtboxes: Tensor, trans: bool = False, is_cross: bool 
 
 def npu_diou(self: Tensor, gtboxes: Tensor, trans: bool = False, is_cross: bool = False, mode: int = 0) -> Tensor:
     _check("npu_diou", self, gtboxes, is_cross, mode)
+    self, gtboxes = _derived("npu_diou", self, gtboxes, (trans, is_cross, mode))
     return _Pairs(self, gtboxes, trans, is_cross, mode).diou().to(self.dtype)
 
 
@@ -121,6 +158,7 @@ def _npu_ciou(
 ) -> tuple[Tensor, Tensor]:
     """The second result is the difference of the angles, empty unless it is asked for."""
     _check("npu_ciou", self, gtboxes, is_cross, mode)
+    self, gtboxes = _derived("npu_ciou", self, gtboxes, (trans, is_cross, mode))
     result, angle = _Pairs(self, gtboxes, trans, is_cross, mode).ciou()
     return result.to(self.dtype), angle.to(self.dtype) if atan_sub_flag else self.new_empty(0)
 

@@ -120,8 +120,9 @@ def npu_nms_v4(
 def npu_nms_with_mask(input: Tensor, iou_threshold: float) -> tuple[Tensor, Tensor, Tensor]:
     """Rows stay where they are; the mask marks those that greedy suppression by score (fifth column) keeps."""
     require(
-        input.dim() == 2 and input.shape[1] in (5, 8),
-        f"npu_nms_with_mask: input must be [N, 8] (x0, y0, x1, y1, score, three unused), not {list(input.shape)}",
+        input.dim() == 2 and input.shape[1] == 8,
+        f"npu_nms_with_mask: input must be [N, 8] (x0, y0, x1, y1, score, three unused), not {list(input.shape)}; "
+        "pad other rows with zeros",
     )
     count = input.shape[0]
     boxes, scores = input[:, :4].unsqueeze(0), input[:, 4].unsqueeze(0)

@@ -56,6 +56,24 @@ def _check_rois(name: str, features: Sequence[int], rois: Tensor, mode: int) -> 
     require(mode in (0, 1, 2, 3), f"{name}: roi_end_mode must be 0, 1, 2 or 3, not {mode}", ErrCode.VALUE)
 
 
+def _check_bins(name: str, height: int, width: int) -> None:
+    require(
+        height > 0 and width > 0,
+        f"{name}: pooled_height and pooled_width must be positive, not {height} and {width}",
+        ErrCode.VALUE,
+    )
+
+
+def _check_images(name: str, numbers: Tensor, images: int) -> None:
+    """Which roi is of an image that is not there. Asked when the gather has failed: before, it would cost a look at the values."""
+    for place, number in enumerate(numbers.tolist()):
+        require(
+            0 <= number < images,
+            f"{name}: roi {place} is of image {number}, and there are {images}; the first column of rois counts them from 0",
+            ErrCode.VALUE,
+        )
+
+
 def npu_roi_align(
     self: Tensor,
     rois: Tensor,
@@ -67,6 +85,7 @@ def npu_roi_align(
 ) -> Tensor:
     """Bilinear samples are separable: the weights of a bin are those of its rows times those of its columns."""
     _check_rois("npu_roi_align", self.shape, rois, roi_end_mode)
+    _check_bins("npu_roi_align", pooled_height, pooled_width)
     images, channels, height, width = self.shape
     with torch.no_grad():
         regions = wide(rois)
@@ -75,16 +94,21 @@ def npu_roi_align(
         xs, x_weights = _samples(x0, x1, pooled_width, sample_num, width)
         rows, row_shares = _neighbours(ys, y_weights, height)
         columns, column_shares = _neighbours(xs, x_weights, width)
-        first = (regions[:, 0].long() * height * width).reshape(-1, 1, 1, 1, 1)
+        image = regions[:, 0].long().clamp(-1, images)  # one that is not there stays outside of the table
+        first = (image * height * width).reshape(-1, 1, 1, 1, 1)
         places = first + rows[:, :, None, :, None] * width + columns[:, None, :, None, :]
         shares = row_shares[:, :, None, :, None] * column_shares[:, None, :, None, :]
     table = wide(self).permute(0, 2, 3, 1).reshape(images * height * width, channels)
-    found = F.embedding_bag(
-        places.flatten(0, 2).flatten(1),
-        table,
-        mode="sum",
-        per_sample_weights=shares.flatten(0, 2).flatten(1).to(table.dtype),
-    )
+    try:
+        found = F.embedding_bag(
+            places.flatten(0, 2).flatten(1),
+            table,
+            mode="sum",
+            per_sample_weights=shares.flatten(0, 2).flatten(1).to(table.dtype),
+        )
+    except (RuntimeError, IndexError):
+        _check_images("npu_roi_align", regions[:, 0], images)
+        raise
     return found.reshape(-1, pooled_height, pooled_width, channels).permute(0, 3, 1, 2).contiguous().to(self.dtype)
 
 
@@ -101,6 +125,7 @@ def npu_roi_alignbk(
     """`self` is the derivative of the output; without a roi_end_mode it is 1, the kernel's own default."""
     mode = 1 if roi_end_mode is None else roi_end_mode
     _check_rois("npu_roi_alignbk", xdiff_shape, rois, mode)
+    _check_bins("npu_roi_alignbk", pooled_height, pooled_width)
     features = self.new_zeros(tuple(xdiff_shape))
     return gradient(
         lambda x: npu_roi_align(x, rois, spatial_scale, pooled_height, pooled_width, sample_num, mode), self, features

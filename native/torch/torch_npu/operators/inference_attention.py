@@ -28,6 +28,7 @@ from torch_npu.operators._paged import (  # noqa: F401
     npu_scatter_pa_kv_cache,
     npu_scatter_pa_kv_cache_functional,
 )
+from torch_npu.operators._rope_cache import npu_dequant_rope_quant_kvcache, npu_rope_quant_kvcache  # noqa: F401
 from torch_npu.operators._sampling import (  # noqa: F401
     npu_advance_step_flashattn,
     npu_attention_update,

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_npu.operators._causal_conv import npu_fused_causal_conv1d, npu_fused_causal_conv1d_v2  # noqa: F401
 from torch_npu.operators._common import ErrCode, gradient, require, unsupported, wide
 from torch_npu.operators._convolutions import (  # noqa: F401 (the registry looks for every body here)
     npu_conv2d,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_npu.operators._common import HALF, gradient, require, wide
 from torch_npu.operators._fused import Kind, apply
+from torch_npu.operators.quantisation_mx import npu_add_rms_norm_dynamic_mx_quant, npu_rms_norm_dynamic_mx_quant  # noqa: F401
 from torch_npu.operators.quantisation_norms import (  # noqa: F401 (the registry looks for every body here)
     _npu_rms_norm_backward_quant,
     npu_add_rms_norm_dynamic_quant,

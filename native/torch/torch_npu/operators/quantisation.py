@@ -48,6 +48,13 @@ from torch_npu.operators.quantisation_matmul import (  # noqa: F401
     npu_transpose_quant_batchmatmul,
     npu_weight_quant_batchmatmul,
 )
+from torch_npu.operators.quantisation_mx import (  # noqa: F401
+    _npu_swiglu_backward_mx_quant_with_dual_axis,
+    npu_dynamic_block_mx_quant,
+    npu_grouped_dynamic_mx_quant,
+    npu_swiglu_mx_quant_with_dual_axis,
+)
+from torch_npu.operators.quantisation_search import npu_ifmr, npu_quant_max  # noqa: F401
 from torch_npu.operators.quantisation_tensors import (  # noqa: F401
     dequantize__self,
     int_repr,

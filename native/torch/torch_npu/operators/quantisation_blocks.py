@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_npu.operators._common import ErrCode, dtype_of, require, unsupported
-from torch_npu.operators._quant_core import FLOAT8, check_limit, check_rint, dynamic, store, target_of
+from torch_npu.operators._quant_core import FLOAT8, Target, check_limit, check_rint, dynamic, store, target_of
 
 _TOP_EXPONENT = {torch.float8_e4m3fn: 8, torch.float8_e5m2: 15}
 _BIAS = 127  # of the exponents in float8_e8m0
@@ -48,6 +48,35 @@ def _mx_blocks(x: Tensor, block_size: int) -> Tensor:
     return F.pad(x, (0, -x.shape[-1] % block_size)).unflatten(-1, (-1, block_size))
 
 
+def mx_target(dst_type: int, round_mode: str, scale_alg: int | None, dst_type_max: float | None, name: str) -> Target:
+    """What the MX operators have in common: float8, half to even, the two ways to find a scale."""
+    check_rint(round_mode, name)
+    check_limit(dst_type_max, name)
+    if scale_alg not in (None, 0, 1):
+        raise unsupported(f"{name}: scale_alg {scale_alg}; 0 and 1 are there")
+    target = target_of(dst_type, name)
+    if target.dtype not in FLOAT8:
+        raise unsupported(f"{name}: dst_type {dst_type}; float8_e4m3fn and float8_e5m2 are there")
+    return target
+
+
+def mx_exponent(top: Tensor, target: Target, scale_alg: int | None) -> Tensor:
+    """Of the power of two for a block with this largest magnitude. 0: what brings its leading bit to the type's highest, so that the
+    top of the range may saturate; 1: the least with which nothing saturates."""
+    if scale_alg:
+        mantissa, exponent = torch.frexp(top / target.high)
+        exponent = torch.where(mantissa == 0.5, exponent - 1, exponent)
+    else:
+        exponent = torch.frexp(top).exponent - 1 - _TOP_EXPONENT[target.dtype]
+    return torch.where(top > 0, exponent.clamp(-_BIAS, _BIAS), -_BIAS)
+
+
+def mx_scales(exponent: Tensor) -> Tensor:
+    """float8_e8m0 in pairs along the last dimension: its count is halved and a dimension of 2 added."""
+    codes = F.pad(exponent + _BIAS, (0, exponent.shape[-1] % _SCALES_TOGETHER)).to(torch.uint8)
+    return codes.unflatten(-1, (-1, _SCALES_TOGETHER))
+
+
 def npu_dynamic_mx_quant(
     input: Tensor,
     *,
@@ -61,22 +90,15 @@ def npu_dynamic_mx_quant(
 ) -> tuple[Tensor, Tensor]:
     """To float8. The scales are float8_e8m0 and lie in pairs: their count along the axis is halved and a last dimension of 2 added."""
     name = "npu_dynamic_mx_quant"
-    check_rint(round_mode, name)
-    check_limit(dst_type_max, name)
-    if scale_alg or max_low_bound:
-        raise unsupported(f"{name}: scale_alg {scale_alg}, max_low_bound {max_low_bound}; 0 is there for both")
+    if max_low_bound:
+        raise unsupported(f"{name}: max_low_bound {max_low_bound}; 0 is there")
     require(block_size > 0 and block_size % 32 == 0, f"{name}: block_size {block_size} must be a multiple of 32")
-    target = target_of(dst_type, name)
-    if target.dtype not in FLOAT8:
-        raise unsupported(f"{name}: dst_type {dst_type}; float8_e4m3fn and float8_e5m2 are there")
+    target = mx_target(dst_type, round_mode, scale_alg, dst_type_max, name)
     moved = input.detach().float().movedim(axis, -1)
     blocks = _mx_blocks(moved, block_size)
-    top = blocks.abs().amax(-1)
-    exponent = (torch.frexp(top).exponent - 1 - _TOP_EXPONENT[target.dtype]).clamp(-_BIAS, _BIAS)
-    exponent = torch.where(top > 0, exponent, -_BIAS)
+    exponent = mx_exponent(blocks.abs().amax(-1), target, scale_alg)
     values = torch.ldexp(blocks, -exponent.unsqueeze(-1)).flatten(-2)[..., : moved.shape[-1]]
-    codes = F.pad(exponent + _BIAS, (0, exponent.shape[-1] % _SCALES_TOGETHER)).to(torch.uint8)
-    pairs = codes.unflatten(-1, (-1, _SCALES_TOGETHER)).movedim(-2, axis - 1 if axis < 0 else axis)
+    pairs = mx_scales(exponent).movedim(-2, axis - 1 if axis < 0 else axis)
     return store(values.movedim(-1, axis), target), pairs.contiguous().view(torch.float8_e8m0fnu)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_npu.operators._common import ErrCode, dtype_of, require, unsupported
 from torch_npu.operators._quant_core import (
+    FLOAT8,
     check_rint,
     is_int4,
     packed_offset,
@@ -22,6 +23,11 @@ from torch_npu.operators._quant_core import (
 from torch_npu.operators.quantisation_blocks import npu_anti_mx_quant
 
 _MX_BLOCK = 32
+_FACTORS = (torch.int8, torch.int32, *FLOAT8)
+_SCALES = (torch.float32, torch.bfloat16, torch.int64, torch.uint64, torch.float8_e8m0fnu)
+_ROW_SCALES = (torch.float32, torch.float8_e8m0fnu)
+_BIASES = (torch.int32, torch.float32, torch.float16, torch.bfloat16)
+_OUTPUTS = (torch.int8, torch.int32, torch.float16, torch.bfloat16, torch.float32)
 
 
 def check_types(name: str, **codes: int | None) -> None:
@@ -31,8 +37,16 @@ def check_types(name: str, **codes: int | None) -> None:
             dtype_of(code, f"{name}: {argument}")
 
 
+def check_dtype(name: str, argument: str, x: Tensor | None, allowed: tuple[torch.dtype, ...]) -> None:
+    if x is not None and x.dtype not in allowed:
+        words = ", ".join(str(one).removeprefix("torch.") for one in allowed)
+        require(False, f"{name}: {argument} is {x.dtype}; it must be one of {words}", ErrCode.TYPE)
+
+
 def factors(x1: Tensor, x2: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Both factors as numbers; int32 holds packed int4."""
+    check_dtype(name, "x1", x1, _FACTORS)
+    check_dtype(name, "x2", x2, _FACTORS)
     left = unpack_int4(x1) if x1.dtype == torch.int32 else x1
     return left, unpack_weight(x2, left.shape[-1], name)
 
@@ -127,7 +141,11 @@ def npu_quant_matmul(
     if y_scale is not None:
         raise unsupported(f"{name}: y_scale, a float8 result with a scale of its own")
     output = torch.int8 if output_dtype is None else dtype_of(output_dtype, "output_dtype")
+    require(output in _OUTPUTS, f"{name}: output_dtype {output}; it must be int8, int32, float16, bfloat16 or float32")
     require(offset is None or output == torch.int8, f"{name}: an offset is for an int8 result, not {output}")
+    check_dtype(name, "scale", scale, _SCALES)
+    check_dtype(name, "pertoken_scale", pertoken_scale, _ROW_SCALES)
+    check_dtype(name, "bias", bias, _BIASES)
     left, right = factors(x1, x2, name)
     if scale.dtype == torch.float8_e8m0fnu:
         result = _mx_product(left, right, scale, pertoken_scale, list(group_sizes or ()), name)

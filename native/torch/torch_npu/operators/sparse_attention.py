@@ -11,8 +11,39 @@ from torch_npu.operators._attention_masks import Band
 from torch_npu.operators._attention_problem import Spec
 from torch_npu.operators._common import ErrCode, gradient, require, unsupported, wide
 from torch_npu.operators._inference_scores import refuse
-
-_MAX = 9223372036854775807
+from torch_npu.operators._sparse_core import MAX, index_scores, unseen
+from torch_npu.operators.hyper_connections import (  # noqa: F401 (the registry looks for every body here)
+    npu_mhc_post,
+    npu_mhc_post_backward,
+    npu_mhc_pre,
+    npu_mhc_pre_backward,
+    npu_mhc_sinkhorn,
+    npu_mhc_sinkhorn_backward,
+)
+from torch_npu.operators.linear_attention import (  # noqa: F401
+    npu_chunk_gated_delta_rule,
+    npu_recurrent_gated_delta_rule,
+    npu_recurrent_gated_delta_rule_functional,
+)
+from torch_npu.operators.sparse_compressed import (  # noqa: F401
+    npu_nsa_compress_attention,
+    npu_nsa_compress_attention_infer,
+    npu_nsa_compress_infer__cache,
+)
+from torch_npu.operators.sparse_index import (  # noqa: F401
+    npu_dense_lightning_indexer_softmax_lse,
+    npu_lightning_indexer_grad,
+    npu_quant_lightning_indexer,
+)
+from torch_npu.operators.sparse_index_loss import (  # noqa: F401
+    npu_dense_lightning_indexer_grad_kl_loss,
+    npu_sparse_lightning_indexer_grad_kl_loss,
+)
+from torch_npu.operators.sparse_selected import (  # noqa: F401
+    npu_nsa_select_attention,
+    npu_nsa_select_attention_grad,
+    npu_nsa_select_attention_infer,
+)
 
 
 def _block_call(
@@ -91,35 +122,22 @@ def npu_block_sparse_attention_backward(
     return found
 
 
-def _index_scores(query: Tensor, key: Tensor, weights: Tensor, mode: int, name: str) -> Tensor:
-    """sum over heads of w * relu(q . k), [batch, rows, key heads, columns]; -inf for what the mode hides."""
-    require(mode in (0, 3), f"{name}: sparse_mode must be 0 (all) or 3 (right-down causal), not {mode}", ErrCode.VALUE)
-    batch, rows, heads, _ = query.shape
-    kv_heads = key.shape[2]
-    require(heads % kv_heads == 0, f"{name}: {heads} heads of query for {kv_heads} of key")
-    q = wide(query).unflatten(2, (kv_heads, heads // kv_heads))
-    products = torch.einsum("bskgd,btkd->bskgt", q, wide(key)).relu()
-    scores = (products * wide(weights).reshape(batch, rows, kv_heads, -1, 1)).sum(3)
-    hidden = Band(None, key.shape[1] - rows).full(rows, key.shape[1], query.device) if mode == 3 else None
-    return scores if hidden is None else scores.masked_fill(hidden[:, None], -torch.inf)
-
-
 def npu_lightning_indexer(
     query: Tensor, key: Tensor, weights: Tensor, *, actual_seq_lengths_query: Tensor | None = None,
     actual_seq_lengths_key: Tensor | None = None, block_table: Tensor | None = None, layout_query: str = "BSND",
-    layout_key: str = "BSND", sparse_count: int = 2048, sparse_mode: int = 3, pre_tokens: int = _MAX, next_tokens: int = _MAX,
+    layout_key: str = "BSND", sparse_count: int = 2048, sparse_mode: int = 3, pre_tokens: int = MAX, next_tokens: int = MAX,
     return_value: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Indices [batch, rows, key heads, sparse_count] of int32, the best first, -1 where there are fewer keys; and their scores."""
     name = "npu_lightning_indexer"
     refuse(
         name, actual_seq_lengths_query=actual_seq_lengths_query, actual_seq_lengths_key=actual_seq_lengths_key,
-        block_table=block_table, pre_tokens=None if pre_tokens == _MAX else pre_tokens,
-        next_tokens=None if next_tokens == _MAX else next_tokens,
+        block_table=block_table, pre_tokens=None if pre_tokens == MAX else pre_tokens,
+        next_tokens=None if next_tokens == MAX else next_tokens,
     )  # fmt: skip
     check_layout(layout_query, ("BSND",), name)
     check_layout(layout_key, ("BSND",), name)
-    scores = _index_scores(query, key, weights, sparse_mode, name)
+    scores = index_scores(query, key, weights, sparse_mode, name)
     count = min(sparse_count, key.shape[1])
     values, index = scores.topk(count, -1)
     index = index.masked_fill(values == -torch.inf, -1).to(torch.int32)
@@ -133,15 +151,15 @@ def npu_sparse_flash_attention(
     query: Tensor, key: Tensor, value: Tensor, sparse_indices: Tensor, scale_value: float, *, block_table: Tensor | None = None,
     actual_seq_lengths_query: Tensor | None = None, actual_seq_lengths_kv: Tensor | None = None,
     query_rope: Tensor | None = None, key_rope: Tensor | None = None, sparse_block_size: int = 1, layout_query: str = "BSND",
-    layout_kv: str = "BSND", sparse_mode: int = 3, pre_tokens: int = _MAX, next_tokens: int = _MAX, attention_mode: int = 0,
+    layout_kv: str = "BSND", sparse_mode: int = 3, pre_tokens: int = MAX, next_tokens: int = MAX, attention_mode: int = 0,
     return_softmax_lse: bool = False, sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Each row sees the blocks of keys that sparse_indices [batch, rows, key heads, count] name, -1 for none."""
     name = "npu_sparse_flash_attention"
     refuse(
         name, block_table=block_table, actual_seq_lengths_query=actual_seq_lengths_query,
-        actual_seq_lengths_kv=actual_seq_lengths_kv, pre_tokens=None if pre_tokens == _MAX else pre_tokens,
-        next_tokens=None if next_tokens == _MAX else next_tokens, attention_mode=attention_mode or None,
+        actual_seq_lengths_kv=actual_seq_lengths_kv, pre_tokens=None if pre_tokens == MAX else pre_tokens,
+        next_tokens=None if next_tokens == MAX else next_tokens, attention_mode=attention_mode or None,
     )  # fmt: skip
     for layout in (layout_query, layout_kv):
         check_layout(layout, ("BSND",), name)
@@ -151,7 +169,7 @@ def npu_sparse_flash_attention(
     k = key if key_rope is None else torch.cat((key, key_rope), -1)
     q, k, v = (one.transpose(1, 2) for one in (q, k, value))
     check_operands(q, k, v, name)
-    mask = _unseen(sparse_indices, k.shape[2], sparse_block_size).repeat_interleave(q.shape[1] // k.shape[1], 1)
+    mask = unseen(sparse_indices, k.shape[2], sparse_block_size).repeat_interleave(q.shape[1] // k.shape[1], 1)
     band = Band(None, k.shape[2] - q.shape[2]) if sparse_mode == 3 else Band()
     out, top, total = attention(q, k, v, Spec(scale_value, band, mask, sink=sinks is not None), None, sinks)
     if not return_softmax_lse:
@@ -159,14 +177,29 @@ def npu_sparse_flash_attention(
     return from_heads(out, "BSND"), top, total
 
 
-def _unseen(indices: Tensor, columns: int, block: int) -> Tensor:
-    """True for keys whose block is not named, [batch, key heads, rows, columns]."""
-    batch, rows, heads, _ = indices.shape
-    blocks = -(-columns // block)
-    named = torch.zeros(batch, rows, heads, blocks + 1, dtype=torch.bool, device=indices.device)
-    places = torch.where(indices < 0, blocks, indices).to(torch.int64)
-    named = named.scatter(-1, places, torch.ones_like(places, dtype=torch.bool))[..., :blocks]
-    return ~named.repeat_interleave(block, -1)[..., :columns].transpose(1, 2)
+def npu_sparse_flash_attention_grad(
+    query: Tensor, key: Tensor, value: Tensor, sparse_indices: Tensor, d_out: Tensor, out: Tensor, softmax_max: Tensor,
+    softmax_sum: Tensor, scale_value: float, sparse_block_size: int, query_rope: Tensor | None = None,
+    key_rope: Tensor | None = None, actual_seq_qlen: Tensor | None = None, actual_seq_kvlen: Tensor | None = None,
+    layout: str | None = "BSND", sparse_mode: int | None = 3, pre_tokens: int | None = MAX, next_tokens: int | None = MAX,
+    attention_mode: int | None = 0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Of query, key, value and the rope parts (empty without them). What the forward call kept is computed again."""
+    ropes = [one for one in (query_rope, key_rope) if one is not None]
+    require(len(ropes) != 1, "npu_sparse_flash_attention_grad: query_rope and key_rope must be given together")
+    given = {
+        "actual_seq_lengths_query": actual_seq_qlen, "actual_seq_lengths_kv": actual_seq_kvlen, "layout_query": layout or "BSND",
+        "layout_kv": layout or "BSND", "sparse_mode": 3 if sparse_mode is None else sparse_mode,
+        "pre_tokens": MAX if pre_tokens is None else pre_tokens, "next_tokens": MAX if next_tokens is None else next_tokens,
+        "attention_mode": attention_mode or 0, "sparse_block_size": sparse_block_size,
+    }  # fmt: skip
+
+    def forward(q: Tensor, k: Tensor, v: Tensor, *rope: Tensor) -> Tensor:
+        more = dict(zip(("query_rope", "key_rope"), rope, strict=False))
+        return npu_sparse_flash_attention(q, k, v, sparse_indices, scale_value, **given, **more)[0]  # type: ignore[arg-type]
+
+    found = gradient(forward, d_out, query, key, value, *ropes)
+    return *found[:3], *(found[3:] or (query.new_empty(0), query.new_empty(0)))
 
 
 def npu_nsa_compress(

@@ -107,11 +107,14 @@ def _replace_tests(cls: type, expand: _Expansion) -> type:
 
 
 def _parameters(cls: type, name: str, method: Callable[..., Any], known: tuple[str, ...]) -> list[str]:
-    """What the test takes, checked: nothing that nobody gives, and no value list that it does not take."""
+    """What the test is given, checked: nothing that nobody gives, and no value list that it does not take. A parameter with a default
+    keeps it unless there is a value for it."""
+    valued = {"device", "op", *getattr(method, "_npu_values", {})}
     found = [
         parameter.name
         for parameter in list(inspect.signature(method).parameters.values())[1:]
-        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and (parameter.default is parameter.empty or parameter.name in valued)
     ]
     test = f"{cls.__name__}.{name}"
     for parameter in found:
