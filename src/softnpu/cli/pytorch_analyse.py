@@ -109,11 +109,13 @@ def _analyse(options: argparse.Namespace) -> int:
         for place, root in enumerate([source, *(check_input(one) for one in options.env_path)]):
             target = folder if not place else folder / root.name
             target.mkdir(exist_ok=True)
-            lines.append(f"{root.name}: {third_party.write_third_party(root, target, extra)}")
+            told, *unread = third_party.write_third_party(root, target, extra)
+            lines += [f"{root.name}: {told}", *unread]
     elif options.mode == "dynamic_shape":
-        entries = dynamic_shape.write_hooked_copy(source, folder)
+        entries, unread = dynamic_shape.write_hooked_copy(source, folder)
         lines.append(f"Entry files with hooks: {', '.join(entries) or 'none; import ascend_dynamic_shape in yours'}.")
         lines.append(f"Run one of them; {folder}/ascend_dynamic_shape.csv will hold the shapes.")
+        lines += unread
     else:
         analysis = analyse.analyse(source, frozenset({folder}))
         if options.mode == "affinity_apis":

@@ -12,8 +12,9 @@ import libcst as cst
 
 from softnpu.migrate import rows
 from softnpu.migrate.convert import MARK
-from softnpu.migrate.findings import Finding, Uses, find
+from softnpu.migrate.findings import Finding, Used, Uses, find, invalid
 from softnpu.migrate.findings import parse as parse_plain
+from softnpu.migrate.newer import NewerUses
 from softnpu.migrate.reports import UNSUPPORTED_COLUMNS, write_csv
 from softnpu.migrate.source import Source
 from softnpu.migrate.tree import scan
@@ -45,28 +46,48 @@ class Analysis:
 
 def parse(path: Path) -> tuple[cst.Module | None, str]:
     """The tree of a file, or why there is none."""
+    text, error = _text(path)
+    return parse_text(text) if text is not None else (None, error)
+
+
+def _text(path: Path) -> tuple[str | None, str]:
+    """The text of a file, or why there is none: no reason is needed for one that we wrote."""
     try:
         text = Source.read(path).text
-        return (None, "") if text.startswith(MARK) else (cst.parse_module(text), "")
     except OSError as problem:
         return None, f"cannot be read ({problem.strerror})"
-    except (SyntaxError, UnicodeDecodeError, RecursionError) as problem:
-        return None, f"cannot be decoded or is nested too deeply ({type(problem).__name__})"
-    except cst.ParserSyntaxError as problem:
-        return None, f"not valid Python 3 at line {problem.raw_line}"
+    except (SyntaxError, UnicodeDecodeError) as problem:
+        return None, f"its encoding cannot be read ({problem})"
+    return (None, "") if text.startswith(MARK) else (text, "")
+
+
+def parse_text(text: str) -> tuple[cst.Module | None, str]:
+    """The tree of a text, or why there is none."""
+    try:
+        return cst.parse_module(text), ""
+    except cst.ParserSyntaxError:
+        return None, invalid(text)
+    except RecursionError:
+        return None, "nested too deeply to be parsed"
+
+
+def _uses(text: str) -> tuple[Used | None, str]:
+    uses = Uses.read(parse_plain(text))
+    if uses is not None:
+        return uses, ""
+    module, error = parse_text(text)
+    try:
+        return (NewerUses(module), "") if module is not None else (None, error)
+    except RecursionError:
+        return None, "nested too deeply to be read"
 
 
 def inspect(root: Path, relative: Path) -> Inspection:
     """Read one file."""
-    try:
-        text = Source.read(root / relative).text
-    except (OSError, SyntaxError, UnicodeDecodeError) as problem:
-        return Inspection(str(relative), error=f"cannot be read ({problem})")
-    if text.startswith(MARK):
-        return Inspection(str(relative))
-    uses = Uses.read(parse_plain(text))
+    text, error = _text(root / relative)
+    uses, error = _uses(text) if text is not None else (None, error)
     if uses is None:
-        return Inspection(str(relative), error="not valid Python 3")
+        return Inspection(str(relative), error=error)
     return Inspection(
         str(relative),
         find(uses, rows.unsupported()),

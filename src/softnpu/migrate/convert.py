@@ -12,8 +12,9 @@ from softnpu.migrate import rows
 from softnpu.migrate.device import VARIABLE, DeviceArguments, device_lines, is_entry
 from softnpu.migrate.distributed import Loaders, process_group_lines, wrap_model
 from softnpu.migrate.edits import Change, EditList
-from softnpu.migrate.findings import Finding, Uses, find, may_matter, needs_rewriting, parse
+from softnpu.migrate.findings import Finding, Used, Uses, find, invalid, may_matter, needs_rewriting, parse
 from softnpu.migrate.names import Names
+from softnpu.migrate.newer import NewerUses
 from softnpu.migrate.place import Placer
 from softnpu.migrate.rewrite import Rewriter
 from softnpu.migrate.rules import Custom, Rules, built_in, with_custom
@@ -57,13 +58,13 @@ def convert(source: Source, options: Options, main: bool = False) -> Converted:
     if tree is not None and plain and not may_matter(text, rules):
         return Converted(text)
     uses = Uses.read(tree)
-    findings = [] if uses is None else find(uses, rows.unsupported(), lambda name: _dealt_with(name, rules))
+    findings = [] if uses is None else _unsupported(uses, rules)
     if uses is not None and plain and not needs_rewriting(uses, rules):
         return Converted(text, findings=findings)
     try:
         module = cst.parse_module(text)
-    except cst.ParserSyntaxError as problem:
-        return Converted(text, error=f"not valid Python 3 at line {problem.raw_line}, column {problem.raw_column}")
+    except cst.ParserSyntaxError:
+        return Converted(text, findings=findings, error=invalid(text))
     except RecursionError:
         return Converted(text, error="nested too deeply to be parsed")
     if module.code != text:
@@ -72,6 +73,8 @@ def convert(source: Source, options: Options, main: bool = False) -> Converted:
             error="it holds form feeds or bare carriage returns that would not survive; replace them by line feeds",
         )
     names = Names(module, tree)
+    if uses is None:
+        findings = _unsupported(NewerUses(module), rules)
     return _Conversion(source, names, rules, options, main).run(findings)
 
 
@@ -85,6 +88,10 @@ def _special(text: str, options: Options) -> bool:
     """Whether a mode that does more than renaming may act on a file."""
     special = options.specify_device or options.distributed or options.modelarts
     return special and any(word in text for word in _PLACES)
+
+
+def _unsupported(uses: Used, rules: Rules) -> list[Finding]:
+    return find(uses, rows.unsupported(), lambda name: _dealt_with(name, rules))
 
 
 def _dealt_with(name: str, rules: Rules) -> bool:

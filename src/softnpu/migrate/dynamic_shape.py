@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import libcst as cst
+
 from softnpu.migrate.analyse import parse
 from softnpu.migrate.device import is_entry
 from softnpu.migrate.edits import EditList
@@ -16,26 +18,27 @@ from softnpu.migrate.tree import copy_file, copy_link, scan
 PACKAGE = "ascend_dynamic_shape"
 
 
-def write_hooked_copy(source: Path, folder: Path) -> list[str]:
-    """Copy a project and let its entry files import the hooks; returns the entry files."""
+def write_hooked_copy(source: Path, folder: Path) -> tuple[list[str], list[str]]:
+    """Copy a project and let its entry files import the hooks; returns these files, and why others cannot be read."""
     tree = scan(source, frozenset({folder, folder.parent} - {source}))
     for inner in tree.folders:
         (folder / inner).mkdir(parents=True, exist_ok=True)
-    entries = []
-    for relative in (*tree.python, *tree.others):
+    entries, unread = [], []
+    for relative in (*tree.python, *tree.others, *tree.untouched):
         copy_file(tree, relative, folder)
-        if relative in tree.python and _hook(folder / relative):
+    for relative in tree.python:
+        module, error = parse(folder / relative)
+        if error:
+            unread.append(f"{relative}: {error}")
+        if module is not None and _hook(folder / relative, module):
             entries.append(str(relative))
     for link in tree.links:
         copy_link(tree, link, folder)
     write_template(PACKAGE, folder / PACKAGE)
-    return entries
+    return entries, unread
 
 
-def _hook(path: Path) -> bool:
-    module, _ = parse(path)
-    if module is None:
-        return False
+def _hook(path: Path, module: cst.Module) -> bool:
     names = Names(module)
     if not is_entry(names):
         return False

@@ -9,9 +9,9 @@ import ast
 import functools
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from softnpu.migrate import rows
 from softnpu.migrate.bindings import imported
@@ -34,14 +34,40 @@ class Finding:
     row: Any
 
 
+class Used(Protocol):
+    """What `find` looks through: names with the nodes or places that know their lines."""
+
+    @property
+    def imports(self) -> Sequence[tuple[str, Any]]: ...
+    @property
+    def names(self) -> Sequence[tuple[str, Any]]: ...
+    @property
+    def methods(self) -> Sequence[tuple[str, Any]]: ...
+
+
 def parse(text: str) -> ast.Module | None:
     """The tree of a source, or None where this Python cannot parse it."""
+    try:
+        return _parsed(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _parsed(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the source: invalid escapes and the like
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            return None
+        return ast.parse(text)
+
+
+def invalid(text: str) -> str:
+    """That a source is not valid, and where. Python's own parser knows the place better than libcst's."""
+    try:
+        _parsed(text)
+    except SyntaxError as problem:
+        return f"not valid Python 3 at line {problem.lineno}, column {problem.offset} ({problem.msg})"
+    except (ValueError, RecursionError) as problem:
+        return f"not valid Python 3 ({problem})"
+    return "not valid Python 3 for libcst; a newer libcst may read it"
 
 
 class Uses(ast.NodeVisitor):
@@ -118,7 +144,7 @@ class Uses(ast.NodeVisitor):
         return ".".join([self._local.get(node.id, node.id), *reversed(parts)])
 
 
-def find(uses: Uses, table: Mapping[str, Any], skip: Callable[[str], bool] = lambda _: False) -> list[Finding]:
+def find(uses: Used, table: Mapping[str, Any], skip: Callable[[str], bool] = lambda _: False) -> list[Finding]:
     """The names that a table knows, in the order of their lines; `skip` says which are dealt with already."""
     found: dict[Finding, None] = {}
     libraries = ((name, node) for name, node in uses.imports if name.split(".")[0] not in _FRAMEWORKS)

@@ -21,7 +21,17 @@ from softnpu.migrate.distributed import SHARE
 from softnpu.migrate.errors import MigrateError
 from softnpu.migrate.results import FileResult, Summary
 from softnpu.migrate.source import Source
-from softnpu.migrate.tree import MAX_BYTES, MAX_FILES, Tree, copy_file, copy_link, mentions, publish, scan
+from softnpu.migrate.tree import (
+    MAX_BYTES,
+    MAX_FILES,
+    Tree,
+    copied_sources,
+    copy_file,
+    copy_link,
+    mentions,
+    publish,
+    scan,
+)
 
 _PARALLEL = 64  # files from which more processes are worth their start
 Confirm = Callable[[str], bool]
@@ -59,8 +69,8 @@ class Job:
 def run(job: Job, confirm: Confirm, progress: Progress = lambda _done, _all: None) -> Summary:
     """Convert a project into a new folder. `confirm` is asked before something large or existing is touched."""
     started = time.monotonic()
-    main = job.main_path if job.options.distributed else None
     tree = _scan(job)
+    main = _entry(job, tree)
     _ask(job, tree, confirm)
     built = Path(tempfile.mkdtemp(prefix=f".{job.target.name}.", dir=job.output))
     try:
@@ -76,8 +86,8 @@ def run(job: Job, confirm: Confirm, progress: Progress = lambda _done, _all: Non
 
 def preview(job: Job) -> Iterator[tuple[FileResult, str]]:
     """The results of a run that writes nothing, each with its unified diff."""
-    main = job.main_path if job.options.distributed else None
-    for result in _convert_all(_scan(job), job.options, main, lambda _done, _all: None):
+    tree = _scan(job)
+    for result in _convert_all(tree, job.options, _entry(job, tree), lambda _done, _all: None):
         before, after = result.before.splitlines(True), result.after.splitlines(True)
         yield result, "".join(difflib.unified_diff(before, after, f"a/{result.path}", f"b/{result.path}"))
 
@@ -85,6 +95,15 @@ def preview(job: Job) -> Iterator[tuple[FileResult, str]]:
 def _scan(job: Job) -> Tree:
     earlier = (job.output / (job.name + suffix) for suffix in ("_msft", "_msft_multi", "_analysis"))
     return scan(job.source, frozenset(earlier))
+
+
+def _entry(job: Job, tree: Tree) -> Path | None:
+    main = job.main_path if job.options.distributed else None
+    if main is not None and main in tree.untouched:
+        raise MigrateError(
+            f"The entry file {job.main} is in a folder that is copied unchanged; move it, or give another after -m."
+        )
+    return main
 
 
 def _ask(job: Job, tree: Tree, confirm: Confirm) -> None:
@@ -106,20 +125,21 @@ def _ask(job: Job, tree: Tree, confirm: Confirm) -> None:
 
 
 def _build(job: Job, tree: Tree, main: Path | None, built: Path, progress: Progress) -> Summary:
-    summary = Summary(job.name, str(job.target), others=len(tree.others))
+    summary = Summary(job.name, str(job.target), others=len(tree.others) + len(tree.untouched))
     for folder in tree.folders:
         (built / folder).mkdir(parents=True, exist_ok=True)
     for result in _convert_all(tree, job.options, main, progress):
         summary.files.append(result)
         summary.warnings += [(result.path, text) for text in result.warnings]
         _write(tree, result, built, summary)
-    for relative in tree.others:
+    for relative in (*tree.others, *tree.untouched):
         _copy(tree, relative, built, summary)
     for link in tree.links:
         if warning := copy_link(tree, link, built):
             summary.warnings.append((str(link), warning))
     summary.lost += [(str(path), "neither a file nor a folder") for path in tree.special]
     summary.lost += [(str(path), f"cannot be read ({why})") for path, why in tree.unreadable]
+    summary.warnings += [(str(folder), text) for folder, text in copied_sources(tree)]
     for path, line, text in mentions(tree):
         summary.warnings.append((f"{path}:{line}", f"speaks of CUDA and is for you to change: {text}"))
     return summary

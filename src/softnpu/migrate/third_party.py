@@ -83,19 +83,21 @@ class _Reader(cst.CSTVisitor):
             self._stack[-1].cuda.add(full)
 
 
-def read_functions(source: Path, extra: frozenset[str]) -> list[Function]:
-    """The functions of a library."""
+def read_functions(source: Path, extra: frozenset[str]) -> tuple[list[Function], list[str]]:
+    """The functions of a library, and which of its files cannot be read."""
     found: list[Function] = []
+    unread: list[str] = []
     tree = scan(source, frozenset())
     for relative in tree.python:
-        module, _ = parse(tree.root / relative)
+        module, error = parse(tree.root / relative)
+        unread += [f"{relative}: {error}"] if error else []
         if module is not None:
             names = Names(module, findings.parse(module.code))
             dotted = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
             reader = _Reader(names, EditList(module.code.encode()), str(relative), dotted, extra)
             names.module.visit(reader)
             found += reader.functions
-    return found
+    return found, unread
 
 
 def reached(functions: Iterable[Function]) -> dict[int, set[str]]:
@@ -132,9 +134,9 @@ def read_extra(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(names - {""})
 
 
-def write_third_party(source: Path, folder: Path, extra: frozenset[str]) -> str:
-    """Write the three lists; returns one sentence about them."""
-    functions = read_functions(source, extra)
+def write_third_party(source: Path, folder: Path, extra: frozenset[str]) -> list[str]:
+    """Write the three lists; returns one sentence about them, and one about each file that cannot be read."""
+    functions, unread = read_functions(source, extra)
     all_reached = reached(functions)
     direct = [(f.path, f.line, f.name, name) for f in functions for name in sorted(f.unsupported)]
     full = [(f.path, f.line, f.name, " ".join(sorted(all_reached[id(f)]))) for f in functions if all_reached[id(f)]]
@@ -142,4 +144,5 @@ def write_third_party(source: Path, folder: Path, extra: frozenset[str]) -> str:
     write_csv(folder / "framework_unsupported_op.csv", ("File", "Line", "Function", "OP"), direct)
     write_csv(folder / "full_unsupported_results.csv", ("File", "Line", "Function", "OP"), full)
     write_csv(folder / "migration_needed_list.csv", ("File", "Line", "Function", "Api"), cuda)
-    return f"{len(functions)} functions: {len(full)} reach unsupported interfaces, {len({c[2] for c in cuda})} use torch.cuda."
+    users = len({one[2] for one in cuda})
+    return [f"{len(functions)} functions: {len(full)} reach unsupported interfaces, {users} use torch.cuda.", *unread]

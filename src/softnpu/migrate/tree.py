@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +27,17 @@ class Tree:
     root: Path
     python: list[Path] = field(default_factory=list)
     others: list[Path] = field(default_factory=list)
+    untouched: list[Path] = field(default_factory=list)  # in folders of tools: copied, never read
+    tools: dict[Path, str] = field(default_factory=dict)  # these folders, and what they are
     links: list[Path] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     special: list[Path] = field(default_factory=list)
     unreadable: list[tuple[Path, str]] = field(default_factory=list)
     size: int = 0
+
+    def tool(self, path: Path) -> Path | None:
+        """The folder of a tool that a path lies in."""
+        return next((one for one in path.parents if one in self.tools), None) if self.tools else None
 
 
 def scan(source: Path, skip: frozenset[Path]) -> Tree:
@@ -52,10 +59,21 @@ def scan(source: Path, skip: frozenset[Path]) -> Tree:
                 names.remove(name)
                 tree.links.append((here / name).relative_to(source))
             else:
-                tree.folders.append((here / name).relative_to(source))
+                _enter(tree, (here / name).relative_to(source))
         for name in sorted(files):
             _sort(tree, here / name, source)
     return tree
+
+
+def _enter(tree: Tree, folder: Path) -> None:
+    """Version control, editors and environments are not part of the program, whatever sources they hold."""
+    tree.folders.append(folder)
+    if tree.tool(folder) is not None:
+        return
+    if (tree.root / folder / "pyvenv.cfg").is_file():
+        tree.tools[folder] = "a virtual environment"
+    elif folder.name.startswith("."):
+        tree.tools[folder] = "a folder of a tool"
 
 
 def _sort(tree: Tree, path: Path, root: Path) -> None:
@@ -68,7 +86,15 @@ def _sort(tree: Tree, path: Path, root: Path) -> None:
         tree.special.append(relative)
         return
     tree.size += status.st_size
-    (tree.python if path.suffix in (".py", ".pyw") else tree.others).append(relative)
+    if tree.tool(relative) is not None:
+        tree.untouched.append(relative)
+    else:
+        (tree.python if is_python(path) else tree.others).append(relative)
+
+
+def is_python(path: Path) -> bool:
+    """Whether a file is a source, by its name."""
+    return path.suffix in (".py", ".pyw")
 
 
 def check_input(text: str) -> Path:
@@ -117,6 +143,14 @@ def copy_link(tree: Tree, link: Path, target: Path) -> str:
 def copy_file(tree: Tree, relative: Path, target: Path) -> None:
     """Copy a file with its permissions and times."""
     shutil.copy2(tree.root / relative, target / relative)
+
+
+def copied_sources(tree: Tree) -> Iterator[tuple[Path, str]]:
+    """Folders of tools with sources in them, and a sentence about each."""
+    counts = Counter(tree.tool(path) for path in tree.untouched if is_python(path))
+    for folder, what in tree.tools.items():
+        if counts[folder]:
+            yield folder, f"{what}; its Python files ({counts[folder]}) were copied unchanged"
 
 
 def mentions(tree: Tree) -> Iterator[tuple[Path, int, str]]:

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -45,6 +46,7 @@ def library(tmp_path):
 
 def analyse(library, mode, *more):
     words = ["-i", str(library), "-o", str(library.parent), "-v", "2.8.0", "-m", mode, *more]
+    shutil.rmtree(library.parent / "lib_analysis", ignore_errors=True)
     assert pytorch_analyse.main(words) == 0
     return library.parent / "lib_analysis"
 
@@ -78,6 +80,22 @@ def test_third_party_follows_calls(library, tmp_path):
     reached = {row["Function"] for row in read(folder / "full_unsupported_results.csv")}
     assert reached == {"a.wave", "a.song", "a.Net.forward", "a.<module>"}
     assert [row["Function"] for row in read(folder / "migration_needed_list.csv")] == ["a.move"]
+
+
+def test_files_that_cannot_be_read_are_named_and_newer_syntax_is_read(library, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (library / "new.py").write_text("import torch\ntype A = int\ndef f(x):\n    return torch.fft.fft(x)\n")
+    (library / ".venv").mkdir()
+    (library / ".venv" / "b.py").write_text("import torch\ntorch.fft.fft(x)\n")
+    folder = analyse(library, "torch_apis")
+    assert [row["File"] for row in read(folder / "unsupported_api.csv")] == ["a.py", "new.py"]
+    told = (folder / "pytorch_analysis.txt").read_text()
+    assert "old.py: not valid Python 3 at line 1" in told and "new.py:" not in told
+    folder = analyse(library, "third_party")
+    assert "old.py: not valid Python 3 at line 1" in (folder / "pytorch_analysis.txt").read_text()
+    folder = analyse(library, "dynamic_shape")
+    assert "old.py: not valid Python 3 at line 1" in (folder / "pytorch_analysis.txt").read_text()
+    assert (folder / ".venv" / "b.py").read_text() == (library / ".venv" / "b.py").read_text()
 
 
 def test_third_party_reads_old_escapes(tmp_path):
@@ -160,3 +178,28 @@ def test_dynamic_shape_hooks_tell_the_ranges(tmp_path):
     rows = {row["Function Name"]: row for row in read(out / "ascend_dynamic_shape.csv")}
     assert rows["aten.relu.default"]["Input Shape Range"] == "[2~5, 2]"
     assert rows["aten.relu.default"]["Line Number"] == "8"
+
+
+def test_dynamic_shape_hooks_see_ranks_that_change_and_return(tmp_path):
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    lines = [
+        "import torch",
+        "from torch.utils.data import DataLoader, TensorDataset",
+        "def first(x):",
+        "    return torch.relu(x)",
+        "if __name__ == '__main__':",
+        "    for shape in ((2, 2), (3,), (4,), (2, 2)):",
+        "        first(torch.rand(shape))",
+        "    torch.neg(torch.rand(2))",
+        "    for x, y in DataLoader(TensorDataset(torch.rand(4, 3), torch.arange(4)), 2):",
+        "        first(x)",
+    ]
+    (folder / "p.py").write_text("\n".join(lines) + "\n")
+    out = analyse(folder, "dynamic_shape")
+    command("", out / "p.py")
+    rows = read(out / "ascend_dynamic_shape.csv")
+    names = [row["Function Name"] for row in rows]
+    relu = rows[names.index("aten.relu.default")]
+    assert relu["Input Shape Range"] == relu["Output Shape Range"] == "[rank changes]"
+    assert names.index("aten.relu.default") < names.index("aten.neg.default")  # those that change come first

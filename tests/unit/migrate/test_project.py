@@ -75,6 +75,33 @@ def test_the_copy_keeps_everything_but_the_edits(sample, tmp_path, capsys):
     assert printed.endswith("MsFmkTransplt run success, welcome to the next use.\n")
 
 
+def test_hidden_folders_and_environments_are_copied_as_they_are(sample, tmp_path, capsys):
+    for folder in (".git/hooks", "pkg/.venv/lib", "env", "__pycache__"):
+        (sample / folder).mkdir(parents=True)
+        (sample / folder / "hook.py").write_text(CUDA, encoding="utf-8")
+    (sample / "env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (sample / ".git" / "config.yaml").write_text("device: cuda\n")
+    (sample / ".hidden.py").write_text(CUDA, encoding="utf-8")
+    run("-i", sample, "-o", tmp_path / "out")
+    out = tmp_path / "out" / "demo_msft"
+    for folder in (".git/hooks", "pkg/.venv/lib", "env"):
+        assert (out / folder / "hook.py").read_text(encoding="utf-8") == CUDA
+    assert not (out / "__pycache__").exists()
+    assert (out / ".hidden.py").read_text(encoding="utf-8") == NPU  # a file of the project
+    printed = capsys.readouterr().out
+    assert ".git: a folder of a tool; its Python files (1) were copied unchanged" in printed
+    assert "pkg/.venv: a folder of a tool" in printed and "env: a virtual environment" in printed
+    assert ".git/config.yaml" not in printed
+    assert not any("hook" in row["File"] for row in read(out / "change_list.csv"))
+
+
+def test_an_entry_file_of_a_hidden_folder_is_refused(sample, tmp_path, capsys):
+    (sample / ".git").mkdir()
+    (sample / ".git" / "main.py").write_text(CUDA, encoding="utf-8")
+    run("-i", sample, "-o", tmp_path / "out", "distributed", "-m", ".git/main.py", status=1)
+    assert "is in a folder that is copied unchanged" in capsys.readouterr().err
+
+
 def test_the_reports(sample, tmp_path):
     run("-i", sample, "-o", tmp_path)
     out = tmp_path / "demo_msft"

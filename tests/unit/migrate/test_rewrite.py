@@ -227,6 +227,50 @@ def test_what_cannot_be_parsed_stays(text):
     assert "not valid Python" in done.error
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def f(:\n  x.cuda()\n", 1),
+        ("import torch\nif x\n  y.cuda()\n", 2),
+        ("import torch\nx.cuda()\n)\n", 3),
+        ("for x in y:\n  a.cuda()\n b\n", 3),
+        ("x.cuda()\ny = (1\nw = 3\n", 2),
+    ],
+)
+def test_the_line_of_a_syntax_error(text, line):
+    assert f"not valid Python 3 at line {line}, column " in convert(Source(text, "utf-8", False), Options()).error
+
+
+NEWER = [
+    "type A = int\n",
+    "def first[T](x: T) -> T:\n    return x\n",
+    "class Box[T: int]:\n    pass\n",
+    's = f"{d["a"]}"\n',
+    "s = f'{\nd\n}'\n",
+    "",
+]
+
+
+@pytest.mark.parametrize("newer", NEWER)
+def test_findings_in_syntax_that_this_python_may_not_know(newer):
+    text = (
+        "import torch\nfrom torch import nn\nimport torch.nn.parallel as p, os.path\nfrom torch.nn import DataParallel as D\n"
+        + newer
+        + "torch.nn.DataParallel(m)\nnn.DataParallel(\n    m, DataParallel=1)\nD(x)\nx.cuda()\n"
+        "def DataParallel(D=None): pass\nimport cupy\nf(nn)[0].nonzero().a\nother.nn.DataParallel\n"
+    )
+    done = convert(Source(text, "utf-8", False), Options())
+    first = text[: text.index("torch.nn.DataParallel(m)")].count("\n") + 1
+    assert [(one.start_line - first, one.end_line - first, one.name) for one in done.findings] == [
+        (0, 0, "torch.nn.DataParallel"),
+        (1, 1, "torch.nn.DataParallel"),
+        (3, 3, "torch.nn.DataParallel"),
+        (6, 6, "cupy"),
+        (7, 7, "torch.Tensor.nonzero"),
+    ]
+    assert "x.npu()" in done.text and not done.error
+
+
 def test_a_file_that_knew_npu_before_is_to_be_looked_at():
     text = "import torch\nif d == 'cuda':\n    pass\nelif d == 'npu':\n    pass\n"
     done = convert(Source(text, "utf-8", False), Options())
