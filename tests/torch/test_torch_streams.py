@@ -227,3 +227,11 @@ def test_external_event():
     event.record()
     event.reset()
     assert repr(event).startswith("<torch_npu.npu.ExternalEvent 0x")
+
+
+def test_an_event_belongs_to_the_device_of_its_first_record():
+    event = npu.Event()
+    event.record(npu.Stream(device=1))
+    event.record(npu.Stream(device=1))
+    with pytest.raises(RuntimeError, match="Event device index 1 does not match recording stream's device index 0"):
+        event.record(npu.Stream(device=0))

@@ -189,6 +189,7 @@ void DeviceMemory::fail(Lock& lock, size_t wanted, c10::StreamId stream, size_t 
                    " current active; ", human(free), " free; ", allowed, human(reserved),
                    " reserved in total by PyTorch).If reserved memory is >> allocated memory try setting max_split_size_mb to "
                    "avoid fragmentation.",
+                   fraction >= 1.0 && free >= wanted ? " The memory of this machine, which stands for the device's, does not suffice." : "",
                    pta_error(ErrCode::kMemory));
 }
 

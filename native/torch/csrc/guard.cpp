@@ -58,7 +58,10 @@ struct NpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<EventMoment*>(event);
   }
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag) const override {
+    TORCH_CHECK(device == -1 || device == stream.device_index(), "Event device index ", static_cast<int>(device),
+                " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".",
+                pta_error(ErrCode::kParam));
     if (*event == nullptr) *event = new EventMoment;
     const auto now = Clock::now().time_since_epoch();
     static_cast<EventMoment*>(*event)->nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
