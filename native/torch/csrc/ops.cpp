@@ -3,6 +3,7 @@
 #include "device.h"
 #include "errors.h"
 #include "formats.h"
+#include "generator.h"
 #include "on_cpu.h"
 #include "sync_debug.h"
 
@@ -202,8 +203,11 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   if (!train.value_or(true)) return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p, ops_error(ErrCode::kValue));
-  auto mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
-  return {input.mul(mask).mul_(p < 1 ? 1 / (1 - p) : 0.0), mask};
+  OnCpu cpu(input, "native_dropout");
+  const auto x = cpu(input);
+  auto numbers = static_cast<NpuGenerator*>(default_generator(input.device().index()).unsafeGetGeneratorImpl())->next();
+  const auto mask = at::empty_like(x, x.options().dtype(at::kBool)).bernoulli_(1 - p, std::move(numbers));
+  return {cpu.back(x.mul(mask).mul_(p < 1 ? 1 / (1 - p) : 0.0)), cpu.back(mask)};
 }
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
