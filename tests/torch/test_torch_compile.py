@@ -68,7 +68,7 @@ def test_inductor_writes_c_for_npu() -> None:
     torch.testing.assert_close(result, (x.sin() + x.cos()).relu() * 2)
     assert result.device.type == "npu"
     assert code.count("cpp_fused") >= 1 and "extern_kernels" not in code.split("def call")[1]
-    assert "device='npu'" in code
+    assert "device='npu:0'" in code
 
 
 @pytest.mark.slow
