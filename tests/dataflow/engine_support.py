@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import threading
@@ -15,7 +16,8 @@ from softnpu.flow.engines.embedded import zygote
 def children(pid: int | str = "self") -> set[int]:
     found: set[int] = set()
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        found |= {int(each) for each in (task / "children").read_text().split()}
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found |= {int(each) for each in (task / "children").read_text().split()}
     return found
 
 
@@ -48,7 +50,7 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-def eventually(question: Callable[[], bool], seconds: float = 3.0) -> bool:
+def eventually(question: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Whether it becomes true: for what happens after a call that does not wait for it."""
     until = time.monotonic() + seconds
     while not question():

@@ -97,7 +97,7 @@ def test_b51_incomplete_at_a_node(engine) -> None:
         tensors, info, code = graph.fetch_data(timeout=5000)
         assert code == 0 and info.transaction_id == number
         assert tensors[0].numpy().tolist() == [10 * number, -1000, 0, 364000]
-    assert 0.19 < time.monotonic() - began < 2
+    assert 0.19 < time.monotonic() - began < 10
 
 
 def test_b51_dropout_at_the_fetch(engine) -> None:
@@ -115,7 +115,7 @@ def test_b51_incomplete_at_the_fetch(engine) -> None:
     began = time.monotonic()
     tensors, info, code = graph.fetch_data(timeout=5000)
     assert (tensors, info.transaction_id, code) == ([], 1, 345104)
-    assert 0.15 < time.monotonic() - began < 2
+    assert 0.15 < time.monotonic() - began < 10
     feed(graph, data, 20)
     assert graph.fetch_data(timeout=5000)[2] == 0
 

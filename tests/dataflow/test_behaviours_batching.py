@@ -96,7 +96,7 @@ def test_b46_timeout(engine, padding) -> None:
         began = time.monotonic()
         feed(graph, data, [turn, 1], [turn, 2])
         assert value(graph.fetch_data(timeout=5000)) == [[turn, 1], [turn, 2], *rest]
-        assert 0.15 < time.monotonic() - began < 1.5
+        assert 0.15 < time.monotonic() - began < 10
     assert graph.fetch_data(timeout=300)[2] == EMPTY  # nothing is there that time could bring out
 
 

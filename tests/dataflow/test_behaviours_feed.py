@@ -79,7 +79,7 @@ def test_b19_fetch_timeouts(engine) -> None:
     for fetch in (graph.fetch, graph.fetch_data):
         began = time.monotonic()
         assert fetch(timeout=200)[-1] == EMPTY
-        assert 0.19 <= time.monotonic() - began < 1.0
+        assert 0.19 <= time.monotonic() - began < 10
         assert fetch(timeout=0)[-1] == EMPTY and fetch(timeout=-2)[-1] == FAILED
     assert graph.feed({b: 1}, partial_inputs=True) == 0 and graph.fetch(timeout=5000) == ([2], 0)
 
@@ -91,7 +91,7 @@ def test_b19_full_queue(engine) -> None:
         assert graph.feed({value: number}, timeout=0, partial_inputs=True) == 0
     began = time.monotonic()
     assert graph.feed({value: 99}, timeout=200, partial_inputs=True) == FULL
-    assert 0.19 <= time.monotonic() - began < 1.0
+    assert 0.19 <= time.monotonic() - began < 10
     assert graph.feed({value: 99, opener: 99}, timeout=0) == FULL  # all or none: the gate stays shut
     for number in range(3):
         assert graph.feed({opener: 0}, timeout=5000, partial_inputs=True) == 0

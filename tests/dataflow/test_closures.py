@@ -71,10 +71,10 @@ def test_b41_closure_that_takes_too_long_is_given_up_and_blocks_nobody(
     for _ in range(3):
         began = time.monotonic()
         assert found.run("net", [tensor(A), tensor(B)], 100) == (codes.FUNC_FAILED, [])
-        assert 0.08 < time.monotonic() - began < 5
+        assert 0.08 < time.monotonic() - began < 15
     began = time.monotonic()
     found.close()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     gate.set()
     helpers = [one for one in threading.enumerate() if one.name == "closure-net"]
     for one in helpers:

@@ -95,7 +95,7 @@ def test_b19_timeouts(flow) -> None:
     assert graph.feed({a: 1}, partial_inputs=True) == 0
     began = time.monotonic()
     assert graph.fetch(timeout=120) == ([], 207013)
-    assert 0.1 <= time.monotonic() - began < 1.5
+    assert 0.1 <= time.monotonic() - began < 10
     assert graph.fetch(timeout=-2) == ([], FAILED)
     with pytest.raises(TypeError):
         graph.fetch(timeout=None)

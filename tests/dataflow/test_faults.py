@@ -147,7 +147,7 @@ def test_kill_9_of_all_workers_at_once() -> None:
     pids = chain.pids()
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: not set(pids) & set(chain.pids()) and all(map(alive, chain.pids())), 5)
+    assert eventually(lambda: not set(pids) & set(chain.pids()) and all(map(alive, chain.pids())), 10)
     chain.feed(1)
     assert chain.fetch() in (1, 145000)
     chain.feed(2)
@@ -159,11 +159,30 @@ def test_a_node_that_dies_all_the_time_ends_the_graph(capfd: pytest.CaptureFixtu
     chain.feed("exit", "exit", "exit", 1)
     began = time.monotonic()
     codes = [chain.fetch() for _ in range(4)]
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 20
     assert codes[:2] == [145000, 145000]
     assert codes[3] == FAILED
     assert chain.graph.feed({chain.data: 1}) == FAILED
     assert "troubled" in capfd.readouterr().out
+
+
+class Unwilling:
+    def __init__(self):
+        raise ValueError("not today")
+
+    @df.method()
+    def go(self, value):
+        return value
+
+
+def test_a_constructor_that_raises_is_reported_once(capfd: pytest.CaptureFixture[str]) -> None:
+    data = df.FlowData()
+    graph = df.FlowGraph([df.pyflow(Unwilling).fnode().go(data)])
+    with pytest.raises(df.DfException) as caught:
+        graph.feed({data: 1})
+    written = capfd.readouterr()
+    everything = str(caught.value) + written.out + written.err
+    assert everything.count("ValueError: not today") == everything.count("Traceback") == 1
 
 
 def test_on_death_end() -> None:
@@ -171,10 +190,10 @@ def test_on_death_end() -> None:
     chain.feed("exit")
     began = time.monotonic()
     assert chain.fetch() == FAILED
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     pids = chain.pids()
     df.finalize()
-    assert eventually(lambda: not any(map(alive, pids)), 5)
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_a_function_that_never_returns_times_out_and_can_be_ended() -> None:
@@ -184,12 +203,12 @@ def test_a_function_that_never_returns_times_out_and_can_be_ended() -> None:
     chain.feed("sleep")
     began = time.monotonic()
     assert chain.fetch(timeout=300) == QUEUE_EMPTY
-    assert 0.29 < time.monotonic() - began < 1.3
+    assert 0.29 < time.monotonic() - began < 10
     pids = chain.pids()
     began = time.monotonic()
     df.finalize()
-    assert time.monotonic() - began < 3
-    assert eventually(lambda: not any(map(alive, pids)), 2)
+    assert time.monotonic() - began < 10  # the function sleeps for 1000
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_memory_that_grows_ends_in_a_failed_call() -> None:
@@ -265,24 +284,24 @@ def test_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> No
     program, pids = run_program(tmp_path, "graph.fetch()")
     assert pids and all(map(alive, pids))
     program.send_signal(number)
-    program.communicate(timeout=10)
-    assert eventually(lambda: not any(map(alive, pids)), 3)
+    program.communicate(timeout=60)
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "graph.fetch()")
     time.sleep(0.3)
     program.send_signal(signal.SIGINT)
-    _, err = program.communicate(timeout=10)
+    _, err = program.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
-    assert eventually(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_a_program_that_just_ends(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "")
-    _, err = program.communicate(timeout=10)
+    _, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (0, "")
-    assert eventually(lambda: not any(map(alive, pids)), 2)
+    assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
 def test_a_fork_of_the_application_ends_without_ending_the_workers() -> None:
@@ -360,4 +379,4 @@ def test_batches_do_not_make_the_queue_longer() -> None:
     assert fed >= 4
     while graph.fetch(timeout=300)[1] == 0:  # and it goes on when there is room
         pass
-    assert graph.feed_data({data: np.array([1])}, timeout=1000) == 0
+    assert graph.feed_data({data: np.array([1])}, timeout=10_000) == 0

@@ -241,7 +241,7 @@ def test_a_call_that_never_returns_can_be_ended() -> None:
     pids = chain.pids()
     began = time.monotonic()
     df.finalize()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert eventually(lambda: not any(map(alive, pids)), 10)
 
 

@@ -66,8 +66,8 @@ def test_counts_rates_and_times(engine: str) -> None:
     assert 0.09 <= rows["slow"]["busy_seconds"] <= seconds
     assert rows["slow"]["rate"] >= 10 / seconds * 0.9
     assert rows["slow"]["busy"] >= 0.09 / seconds * 0.9
-    assert 0.010 <= rows["slow"]["call_p50"] <= 0.05  # sleep takes longer on a busy machine
-    assert rows["double"]["call_p50"] < 0.005
+    assert 0.010 <= rows["slow"]["call_p50"] <= seconds
+    assert rows["double"]["call_p50"] < 0.01  # less than any call of the other
     assert rows["slow"]["queue"] == 0
     assert rows["slow"]["state"] == "ready"
     assert rows["slow"]["memory"] > 1 << 20
@@ -89,7 +89,7 @@ def test_queue_and_state_while_a_call_goes_on(engine: str) -> None:
     assert eventually(lambda: by_name(graph)["very_slow"]["state"] == "calling")
     row = by_name(graph)["very_slow"]
     assert (row["state"], row["function"], row["trans_id"], row["queue"]) == ("calling", "very_slow", 1, 5)
-    assert row["since"] < 1
+    assert row["since"] < 10
     assert graph.fetch()[1] == 0
 
 

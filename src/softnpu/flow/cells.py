@@ -63,6 +63,14 @@ def waited(words: memoryview, nanoseconds: int) -> None:
     words[WAITS + bucket(nanoseconds)] += 1
 
 
+def called(words: memoryview, nanoseconds: int) -> None:
+    """A call ended after so long."""
+    words[STATE] = READY
+    words[CALLS] += 1
+    words[BUSY] += nanoseconds
+    words[TIMES + bucket(nanoseconds)] += 1
+
+
 def upper(index: int) -> int:
     """Where a bucket ends, in nanoseconds."""
     if index < 4:

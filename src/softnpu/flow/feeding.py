@@ -158,7 +158,7 @@ def _from_torch(message: Message) -> Tensor:
     return wrap(torch_door.as_array(message).copy())
 
 
-def objects_of(messages: Sequence[Message], code: int) -> tuple[list[Any], int]:
+def objects_of(messages: Sequence[Message], _: Message | None, code: int) -> tuple[list[Any], int]:
     """What `fetch` gives: the objects and the code."""
     for message in messages:
         reason = _refusal(message)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from softnpu.flow import build, codes, control, feeding, log, naming, options, validate
+from softnpu.flow.engines.outputs import Fetched, Hand
 from softnpu.flow.errors import DfException
 from softnpu.flow.info import FlowInfo
 from softnpu.flow.nodes import FlowData, FlowNode, FlowOutput
@@ -16,6 +17,8 @@ from softnpu.flow.tensor import Tensor
 from softnpu.flow.watch.face import Watched
 
 COMPILE_ONLY = "ge.runFlag"
+_STUBBORN = 10
+Result = TypeVar("Result")
 
 
 class FlowGraph(Watched):
@@ -186,30 +189,34 @@ class FlowGraph(Watched):
     def fetch_data(self, indexes: Sequence[int] | None = None, timeout: int = -1) -> tuple[list[Tensor], FlowInfo, int]:
         """Tensors of the outputs (of all, or of some), what travelled with them, and 0 or a code."""
         try:
-            wait = feeding.seconds(timeout)
-            outputs = feeding.outputs_of(indexes, self._output_idx_mapping)
+            return self._fetch("fetch_data", indexes, timeout, feeding.tensors_of)
         except feeding.Refused as problem:
             return [], FlowInfo(), self._refuse("fetch_data", problem)
-        session = self._running("fetch_data")
-        if session is None:
-            return [], FlowInfo(), codes.FAILED
-        messages, envelope, code = session.fetch(outputs, wait, True)
-        self._timed_out(code, wait)
-        return feeding.tensors_of(messages, envelope, code)
 
     def fetch(self, indexes: Sequence[int] | None = None, timeout: int = -1) -> tuple[list[Any], int]:
         """Objects of the outputs, and 0 or a code. Nothing is aligned here."""
         try:
-            wait = feeding.seconds(timeout)
-            outputs = feeding.outputs_of(indexes, self._output_idx_mapping)
+            return self._fetch("fetch", indexes, timeout, feeding.objects_of)
         except feeding.Refused as problem:
             return [], self._refuse("fetch", problem)
-        session = self._running("fetch")
+
+    def _fetch(self, what: str, indexes: Sequence[int] | None, timeout: int, read: Callable[..., Result]) -> Result:
+        """What `read` makes of the next results. An exception out of a signal handler takes nothing away."""
+        wait = feeding.seconds(timeout)
+        outputs = feeding.outputs_of(indexes, self._output_idx_mapping)
+        session = self._running(what)
         if session is None:
-            return [], codes.FAILED
-        messages, _, code = session.fetch(outputs, wait, False)
-        self._timed_out(code, wait)
-        return feeding.objects_of(messages, code)
+            return read([], None, codes.FAILED)
+        hand: Hand = []
+        fetched: Fetched | None = None
+        try:
+            fetched = session.fetch(outputs, wait, read is feeding.tensors_of, hand)
+            self._timed_out(fetched[2], wait)
+            return read(*fetched)
+        except BaseException as problem:
+            if fetched is None or not isinstance(problem, Exception) or _legible(read, fetched):
+                _put_back(session, hand)
+            raise
 
     def _running(self, what: str) -> Any:
         if self._closed:
@@ -238,3 +245,21 @@ class FlowGraph(Watched):
 
     def __repr__(self) -> str:
         return f"FlowGraph(name={self.name!r}, nodes={[node.name for node in self._drawing.nodes]})"
+
+
+def _legible(read: Callable[..., Any], fetched: Fetched) -> bool:
+    """Whether an exception was not the fault of what came: that would come with it again and again."""
+    try:
+        read(*fetched)
+    except Exception:
+        return False
+    return True
+
+
+def _put_back(session: Any, hand: Hand) -> None:
+    for _ in range(_STUBBORN):
+        try:
+            session.put_back(hand)
+            return
+        except BaseException as problem:  # one more interrupt; the one that is being raised says enough
+            log.debug("put back: %r", problem)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from softnpu.flow import cells
-from softnpu.flow.channels import WORDS
-from softnpu.flow.plan import INPUT, Plan, Port
+from softnpu.flow.channels import words_for
+from softnpu.flow.plan import INPUT, CountRule, Plan, Port, TimeRule
 
 APPLICATION = 0  # the number of the process that feeds and fetches
+_IN_A_TIME = 1024
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,29 @@ class Layout:
     channels: list[Channel] = field(default_factory=list)
     routes: dict[tuple[int, int], Groups] = field(default_factory=dict)
     processes: int = 1
+    unfinished: int = 0  # messages that a channel is meant to hold at most: in its queue, in a batch, in a group
+
+    @cached_property
+    def words(self) -> int:
+        """Words of each channel."""
+        return words_for(self.unfinished)
 
     def board(self) -> int:
         """Bytes that all processes share beside the arenas: a row for each seat, words for each channel."""
-        return cells.ROW * len(self.seats) + 8 * WORDS * max(len(self.channels), 1)
+        return cells.ROW * len(self.seats) + 8 * self.words * max(len(self.channels), 1)
 
     def marks(self, buffer: Any) -> memoryview:
         """The words of all channels in that memory."""
         first = cells.ROW * len(self.seats)
-        return memoryview(buffer)[first : first + 8 * WORDS * len(self.channels)].cast("Q")
+        return memoryview(buffer)[first : first + 8 * self.words * len(self.channels)].cast("Q")
 
     def seats_of(self, process: int) -> list[Seat]:
         """The node instances of a process."""
         return [seat for seat in self.seats if seat.process == process]
+
+    def into(self, process: int) -> list[int]:
+        """Channels from other processes to this one."""
+        return [each.number for each in self.channels if each.target == process != each.source]
 
     def peers(self, process: int) -> set[int]:
         """Processes that this one writes to: with messages, with credits, and the application with notices."""
@@ -110,11 +122,21 @@ def _connect(layout: Layout, plan: Plan, by_node: list[list[Seat]], port: Port, 
             for other in by_node[target.node]
         ]
         groups.append(tuple(group))
+        held = _held(node.batches.get(target.index)) + plan.align.cache
+        layout.unfinished = max(layout.unfinished, node.depth + held)
     for index, output in enumerate(plan.outputs):
         if output == port:
             depth = plan.nodes[port.node].depth
+            layout.unfinished = max(layout.unfinished, depth)
             groups.append((_channel(layout, source, APPLICATION, -1, index, depth, False),))
     layout.routes[(-1 if seat is None else seat.number, port.index)] = tuple(groups)
+
+
+def _held(rule: CountRule | TimeRule | None) -> int:
+    """Messages of a batch; nobody knows how many come in a span of time."""
+    if rule is None:
+        return 0
+    return rule.batch_size if isinstance(rule, CountRule) else _IN_A_TIME
 
 
 def _channel(layout: Layout, source: int, target: int, runner: int, index: int, depth: int, overwrite: bool) -> int:

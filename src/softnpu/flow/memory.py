@@ -3,6 +3,9 @@
 A block has 64 tokens. Whoever holds some of them may read the block; sending a message on hands tokens over, and
 releasing one is a store of a byte that nobody else writes. A block whose tokens all came back is free again. So no lock
 and no count is shared between processes, and nothing can be left locked by one that was killed.
+
+A token is held by the writer of the arena, given out, or returned; the sizes of the blocks stand in the arena, too. So a
+writer that is started again goes on with the arena of its former life: what that one held is free.
 """
 
 from __future__ import annotations
@@ -20,15 +23,19 @@ from softnpu.runtime.segment import Window
 TOKENS = 64
 _MAX_BLOCKS = 1 << 16
 _TABLE = TOKENS * _MAX_BLOCKS
+_FIRST = _TABLE + 8 * _MAX_BLOCKS  # where the bytes of blocks begin, after their tokens and sizes
 ARENA_SIZE = 1 << 36  # addresses, not memory
 _SMALLEST = 4096
-_RETURNED = b"\x01" * TOKENS
 _HELD = bytes(TOKENS)
+_RETURNED = b"\x01" * TOKENS
+_GIVEN = b"\x02" * TOKENS
+_GRANTED = [True]
 _GLANCES = 8
 _LARGE = 1 << 18
 _KEPT_WHEN_IDLE = 32 << 20
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Returned = tuple[memoryview, int, int]  # tokens of a block: from which, to which
 
 
 class Lease(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -41,9 +48,10 @@ class Lease(np.ndarray[Any, np.dtype[np.uint8]]):
     tokens: memoryview
     lo = 0
     hi = 0
+    grant = _GRANTED  # whether the message that it came with was received; else it will be read again
 
     def __del__(self) -> None:
-        if self.hi > self.lo:
+        if self.hi > self.lo and self.grant[0]:
             late = self.home.late
             if late is None:
                 self.tokens[self.lo : self.hi] = _RETURNED[self.lo : self.hi]
@@ -100,8 +108,29 @@ class Arena(View):
         self._grown: dict[int, int] = {}
         self._known: dict[int, list[tuple[int, int]]] = {}  # blocks that were seen to be free
         self._blocks = 0
-        self._top = _TABLE
+        self._top = _FIRST
+        self._sizes = memoryview(self._window.buffer)[_TABLE:_FIRST].cast("Q")
         self.foreign = False  # this process is a fork of the one that writes here
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Blocks of a former life: what it did not give out is free."""
+        while self._blocks < _MAX_BLOCKS and (size := self._sizes[self._blocks]):
+            tokens = self._tokens[self._blocks * TOKENS : (self._blocks + 1) * TOKENS]
+            tokens[:] = bytes(tokens).replace(b"\x00", b"\x01")
+            self._lanes.setdefault(size, deque()).append((self._blocks, self._top))
+            self._grown[size] = 0
+            self._blocks += 1
+            self._top += size
+
+    def close(self) -> None:
+        """See View."""
+        self._sizes.release()
+        super().close()
+
+    def give(self, block: int, lo: int, hi: int) -> None:
+        """These tokens leave this process."""
+        self._tokens[block * TOKENS + lo : block * TOKENS + hi] = _GIVEN[lo:hi]
 
     def take(self, nbytes: int) -> tuple[int, int]:
         """A free block: its number and where its bytes begin. MemoryError when there is none."""
@@ -118,6 +147,7 @@ class Arena(View):
             if self._blocks == _MAX_BLOCKS or self._top + size > ARENA_SIZE:
                 raise MemoryError(f"The arena is full: {self._blocks} blocks, {self._top} bytes are still being read.")
             block, start = self._blocks, self._top
+            self._sizes[block] = size
             self._blocks += 1
             self._top += size
             self._grown[size] += 1
@@ -176,13 +206,13 @@ class Arena(View):
         """Bytes of all blocks, and of those that somebody still reads."""
         with self._lock:
             held = sum(size for size, lane in self._lanes.items() for block, _ in lane if not self._free(block))
-        return self._top - _TABLE, held
+        return self._top - _FIRST, held
 
 
-class _Nowhere(list[tuple[memoryview, int, int]]):
+class _Nowhere(deque[Returned]):
     """For a fork of this process: the tokens are its parent's to return."""
 
-    def append(self, returned: tuple[memoryview, int, int]) -> None:
+    def append(self, returned: Returned) -> None:
         """Nothing."""
 
 
@@ -193,7 +223,7 @@ class Atlas:
         self._fd = fd
         self.own = Arena(fd, own, self)
         self._views: dict[int, View] = {own: self.own}
-        self.late: list[tuple[memoryview, int, int]] | None = None  # tokens to be returned when `settle` is called
+        self.late: deque[Returned] | None = None  # tokens to be returned when `settle` is called
         _atlases.add(self)
 
     def disown(self) -> None:
@@ -204,8 +234,8 @@ class Atlas:
     def settle(self) -> None:
         """Return tokens of messages that are finished. Before that their sender may have to send them again."""
         if self.late:
-            returned, self.late = self.late, []
-            for tokens, lo, hi in returned:
+            for _ in range(len(self.late)):  # not those that a destructor in another thread adds meanwhile
+                tokens, lo, hi = self.late.popleft()
                 tokens[lo:hi] = _RETURNED[lo:hi]
 
     def lease(self, arena: int, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:

@@ -102,6 +102,7 @@ class FlowNode:
         self.point: ProcessPoint | None = None
         self.on_device = False
         self.batches: dict[int, TimeBatch | CountBatch] = {}
+        self.rewired = ""  # says so where an input was connected twice, to different sources
         self._input_anchors: list[Source | None] = [None] * input_num
         self._output_anchors = [FlowOutput(self, index) for index in range(output_num)]
         self._input_map: dict[int, int] = {}  # process point's index → the node's
@@ -120,8 +121,9 @@ class FlowNode:
             if isinstance(source, FlowOutput) and source.node is self:
                 raise DfException(f"Input {index} of node {self.name} would be its own output {source.index}.")
         for index, source in zip(indexes, inputs, strict=True):
-            if self._input_anchors[index] is not None:
-                log.warning("input %d of node %s is connected again; the first connection is gone", index, self.name)
+            before = self._input_anchors[index]
+            if before not in (None, source):
+                self.rewired = f"input {index} of node {self.name} was connected to {before!r}, then to {source!r}"
             self._input_anchors[index] = source
         chosen = [self._output_anchors[index] for index in outputs]
         return None if not chosen else chosen[0] if len(chosen) == 1 else tuple(chosen)

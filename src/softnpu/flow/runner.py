@@ -15,11 +15,11 @@ from softnpu.flow.body import Body, Place, load
 from softnpu.flow.cells import Cells
 from softnpu.flow.inputs import Batching, Bundle, Input, Task
 from softnpu.flow.message import Message, failure
+from softnpu.flow.outlets import SLOW, Out, StreamOut
 from softnpu.flow.plan import Function, Node, Plan
 from softnpu.flow.streams import StreamInput, StreamThread
 
 _clock = time.perf_counter_ns
-_SLOW = 300_000
 _LARGEST_CODE = 1 << 63
 
 
@@ -48,56 +48,6 @@ class Host(Protocol):
         """For whoever watches; only if `watched`."""
 
 
-class Out:
-    """The outlet of the call that is going on."""
-
-    __slots__ = ("_runner", "again", "head", "trans_id")
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self.trans_id = 0
-        self.again = False
-        self.head: Message | None = None
-
-    def send(self, output: int, message: Message) -> None:
-        """See Outlet."""
-        if message.trans_id == 0:
-            message.trans_id = self.trans_id
-        message.again = self.again
-        runner = self._runner
-        runner.words[cells.SENT] += 1
-        runner.host.emit(runner.seat, output, message)
-        if (runner.slow and runner.words[cells.CALLS]) or _clock() - runner.words[cells.BEGAN] > _SLOW:
-            runner.host.progressed()  # what a long call made so far is wanted now
-
-    def hurry(self) -> None:
-        """A generator: nobody knows how long it takes until it goes on."""
-        self._runner.host.progressed()
-
-    def raise_exception(self, code: int, context_id: int, trans_id: int) -> None:
-        """See Outlet."""
-        self._runner.forget(trans_id)
-        self._runner.host.raised(self._runner.seat, code, context_id, trans_id, self.head)
-
-
-class StreamOut(Out):
-    """The outlet of a stream function: a message without an id gets the next number of its output."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self, runner: Runner) -> None:
-        super().__init__(runner)
-        self._last: dict[int, int] = {}
-
-    def send(self, output: int, message: Message) -> None:
-        """See Outlet."""
-        if message.trans_id == 0:
-            message.trans_id = self._last.get(output, 0) + 1
-        self._last[output] = message.trans_id
-        super().send(output, message)
-        self._runner.host.progressed()
-
-
 class Runner:
     """A node instance in its host."""
 
@@ -113,6 +63,8 @@ class Runner:
         self.slow = True  # calls take so long that nobody should wait for the end of one to hear of the others
         self.strict = False
         self.poison: dict[int, int] = {}  # function → transaction during which an earlier life ended
+        self.tickets: list[Any] = []  # of the messages of the present call
+        self.relay: Any = None  # the host's ticket for what the present call made of them, if that needs one
         self.finished: list[Any] = []  # tickets of messages whose results are made, but may not be out yet
         self.out = Out(self)
         self.stream_out = StreamOut(self)
@@ -203,7 +155,8 @@ class Runner:
         return False
 
     def _call(self, task: Task, messages: list[Message]) -> None:
-        tickets = _tickets(messages)
+        self.tickets = tickets = _tickets(messages)
+        self.relay = None
         for message in messages:
             if not task.raw or not task.absorbed(message):
                 self.host.taken(message)
@@ -218,7 +171,7 @@ class Runner:
             code = codes.FUNC_FAILED
         if code:
             self.fail(task.function, head, code)
-            self.finished += tickets
+            self.finished += tickets if self.relay is None else (self.relay,)
             return
         words = self.words
         words[cells.TRANS_ID] = trans_id
@@ -229,19 +182,17 @@ class Runner:
         words[cells.STATE] = cells.CALLING
         self.out.trans_id = trans_id
         self.out.head = head
+        self.out.sent = 0
         self.out.again = head is not None and head.again
         code = self._guarded(task, messages)
         ended = _clock()
-        words[cells.STATE] = cells.READY
-        words[cells.CALLS] += 1
-        words[cells.BUSY] += ended - began
-        words[cells.TIMES + cells.bucket(ended - began)] += 1
+        cells.called(words, ended - began)
         if self.watched:
             self.host.called(self.seat, task.index, trans_id, began, ended, code)
         if code:
             self._call_failed(task, head, code)
-        self.slow = ended - began > _SLOW
-        self.finished += tickets
+        self.slow = ended - began > SLOW
+        self.finished += tickets if self.relay is None else (self.relay,)
 
     def _guarded(self, task: Task, messages: list[Message]) -> int:
         try:
@@ -257,14 +208,20 @@ class Runner:
             self.words[cells.STATE] = cells.STOPPED
             log.error("node %s stops: function %s returned %s", self.place.node, task.function.name, code)
             return
-        self.fail(task.function, head, code)
+        if self.out.sent:
+            log.error(
+                "node %s, function %s failed (%s) after a result was out", self.place.node, task.function.name, code
+            )
+        self.fail(task.function, head, code, self.out.sent)
 
-    def fail(self, function: Function, head: Message | None, code: int) -> None:
-        """The transaction's failure goes the way its results would have gone."""
+    def fail(self, function: Function, head: Message | None, code: int, sent: int = 0) -> None:
+        """The transaction's failure goes the way its results would have gone; `sent` has a bit for each output that is served already."""
         if not -_LARGEST_CODE <= code < _LARGEST_CODE:
             log.error("node %s, function %s: %s is no code", self.place.node, function.name, code)
             code = codes.FUNC_FAILED
         for output in function.outputs:
+            if sent >> output & 1:
+                continue
             message = failure(code, head)
             message.again = head is not None and head.again  # its result may be out already
             self.host.emit(self.seat, output, message)

@@ -178,10 +178,7 @@ class StreamThread(threading.Thread):
             code = codes.FUNC_FAILED
         finally:
             ended = time.perf_counter_ns()
-            words[cells.STATE] = cells.READY
-            words[cells.CALLS] += 1
-            words[cells.BUSY] += ended - began
-            words[cells.TIMES + cells.bucket(ended - began)] += 1
+            cells.called(words, ended - began)
             if runner.watched:
                 runner.host.called(runner.seat, self._task.index, 0, began, ended, code)
         return code

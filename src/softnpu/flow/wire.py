@@ -13,9 +13,11 @@ from softnpu.flow.message import USER_DATA_SIZE, Message, Payload
 
 PIPE_BUF = select.PIPE_BUF  # a write up to this size is never mixed with another
 
-DATA, WANT, ROOM, NOTICE, STOP, TAP = range(1, 7)
-_SHARED, _USER_TRANS, _USER_DATA, _ENVELOPE, _AGAIN, HANDED = 1, 2, 4, 8, 16, 32
-_BITS_AT = 5
+DATA, WANT, ROOM, NOTICE, STOP, TAP, BEGIN = range(1, 8)
+_SHARED, _USER_TRANS, _USER_DATA, _ENVELOPE, _AGAIN, HANDED, GIVES, REMADE = 1, 2, 4, 8, 16, 32, 64, 128
+# _AGAIN: the reader, or a former life of it, may have worked on it before. REMADE: it comes from a call that a former life
+# of the sender may have made already, so the reader may have it.
+BITS_AT = 5
 
 # length, kind, bits, epoch of the receiver, epoch of the sender, channel
 HEAD = struct.Struct("<IBBBBI")
@@ -26,6 +28,7 @@ ENVELOPE = struct.Struct("<qIIIQQ")
 _INLINE = struct.Struct("<BI")
 _REFERENCE = struct.Struct("<BHIQQBB")
 _SEQUENCE = struct.Struct("<Q")
+_BEGIN = struct.Struct("<QQQ")
 _BODY_AT = HEAD.size
 _REST_AT = HEAD.size + BODY.size
 MOST_INLINE = PIPE_BUF - _REST_AT - ENVELOPE.size - USER_DATA_SIZE
@@ -44,7 +47,9 @@ def reference_chunk(arena: int, block: int, start: int, nbytes: int, lo: int, hi
 
 def data_record(message: Message, chunks: bytes, count: int, address: tuple[int, int, int, int], shared: bool) -> bytes:
     """A message as one record; `address` is receiver's epoch, sender's epoch, channel and sequence."""
-    bits = (_SHARED if shared else 0) | (_USER_TRANS if message.user_trans else 0) | (_AGAIN if message.again else 0)
+    bits = (_SHARED if shared else 0) | (_USER_TRANS if message.user_trans else 0)
+    if message.again:
+        bits |= _AGAIN | REMADE
     tail = chunks
     if message.user_data:
         bits |= _USER_DATA
@@ -89,9 +94,10 @@ def readdressed(record: bytes, receiver: int, sequence: int, again: bool = False
     return head + _SEQUENCE.pack(sequence) + record[_BODY_AT + _SEQUENCE.size :]
 
 
-def handed(record: bytes) -> bytes:
-    """The same record, with a word that its memory is not its sender's: a former life may have handed it on before."""
-    return record[:_BITS_AT] + bytes([record[_BITS_AT] | HANDED]) + record[_BITS_AT + 1 :]
+def marked(record: bytes, bit: int) -> bytes:
+    """The same record, with a word about its memory: it is its sender's own, and leaves it with this record (GIVES); or it
+    is not, and a former life may have handed it on before (HANDED)."""
+    return record[:BITS_AT] + bytes([record[BITS_AT] | bit]) + record[BITS_AT + 1 :]
 
 
 def short_record(kind: int, receiver: int, sender: int, channel: int, number: int) -> bytes:
@@ -99,9 +105,37 @@ def short_record(kind: int, receiver: int, sender: int, channel: int, number: in
     return HEAD.pack(_BODY_AT + _SEQUENCE.size, kind, 0, receiver, sender, channel) + _SEQUENCE.pack(number)
 
 
+def begin_record(receiver: int, sender: int, channel: int, numbers: tuple[int, int, int]) -> bytes:
+    """The first word of a sender to a receiver, if one of them is not the first: see `Incoming.begin`."""
+    return HEAD.pack(_BODY_AT + _BEGIN.size, BEGIN, 0, receiver, sender, channel) + _BEGIN.pack(*numbers)
+
+
+def beginning_of(buffer: bytes, at: int) -> tuple[int, ...]:
+    """The numbers in such a record."""
+    return _BEGIN.unpack_from(buffer, at + _BODY_AT)
+
+
 def number_of(buffer: bytes, at: int) -> int:
     """The number in a short record."""
     return int(_SEQUENCE.unpack_from(buffer, at + _BODY_AT)[0])
+
+
+def transaction_of(record: bytes) -> int:
+    """The transaction of a record of data."""
+    return int(BODY.unpack_from(record, _BODY_AT)[1])
+
+
+def references(record: bytes) -> list[tuple[int, ...]]:
+    """The chunks of a record that has them all in arenas: kind, arena, block, start, length, first and last token."""
+    return list(_REFERENCE.iter_unpack(record[-_REFERENCE.size * record[_REST_AT - 1] :]))
+
+
+def accept(message: Message) -> Message:
+    """A message that was read is received: its memory is returned when nobody looks at it any more."""
+    if message.ticket is not None:
+        message.ticket[0] = True
+        message.ticket = None
+    return message
 
 
 def plain_record(kind: int, data: bytes = b"", receiver: int = 0, number: int = 0) -> bytes:
@@ -110,7 +144,7 @@ def plain_record(kind: int, data: bytes = b"", receiver: int = 0, number: int = 
 
 
 def read_data(buffer: bytes, at: int, bits: int, atlas: Atlas) -> tuple[int, Message]:
-    """The sequence and the message of a record that begins at `at`."""
+    """The sequence and the message of a record that begins at `at`. See `accept`: its ticket grants its memory."""
     sequence, trans_id, msg_type, meta_length, form, count = BODY.unpack_from(buffer, at + _BODY_AT)
     position = at + _REST_AT
     meta = buffer[position : position + meta_length]
@@ -121,23 +155,23 @@ def read_data(buffer: bytes, at: int, bits: int, atlas: Atlas) -> tuple[int, Mes
         message.user_trans = bool(bits & _USER_TRANS)
         message.again = bool(bits & _AGAIN)
         if bits & _ENVELOPE:
-            (
-                message.ret_code,
-                message.flags,
-                message.data_label,
-                message.route_label,
-                message.start_time,
-                message.end_time,
-            ) = ENVELOPE.unpack_from(buffer, position)
+            envelope = ENVELOPE.unpack_from(buffer, position)
+            message.ret_code, message.flags, message.data_label, message.route_label = envelope[:4]
+            message.start_time, message.end_time = envelope[4:]
             position += ENVELOPE.size
         if bits & _USER_DATA:
             message.user_data = buffer[position : position + USER_DATA_SIZE]
             position += USER_DATA_SIZE
     chunks: list[Any] = []
+    grant = None
     for _ in range(count):
         if buffer[position]:
+            if grant is None:
+                message.ticket = grant = [False]
             _, arena, block, start, nbytes, lo, hi = _REFERENCE.unpack_from(buffer, position)
-            chunks.append(atlas.lease(arena, block, start, nbytes, lo, hi))
+            lease = atlas.lease(arena, block, start, nbytes, lo, hi)
+            lease.grant = grant
+            chunks.append(lease)
             position += _REFERENCE.size
         else:
             _, nbytes = _INLINE.unpack_from(buffer, position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from softnpu.flow import codes, settings
+from softnpu.flow.engines.outputs import Fetched, Hand
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -16,10 +17,11 @@ class Session(Protocol):
     def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
         """Messages into inputs of the graph, all or none; a code. A transaction id of 0 is filled in."""
 
-    def fetch(
-        self, indexes: list[int], timeout: float | None, align: bool
-    ) -> tuple[list[Message], Message | None, int]:
-        """One result of each output, the envelope they share, and a code."""
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
+        """One result of each output, the envelope they share, and a code. What it takes is in the hand, too."""
+
+    def put_back(self, hand: Hand) -> None:
+        """The program did not get what is in a hand: the next fetch gives it."""
 
     def close(self) -> None:
         """End it; nothing of it stays behind."""

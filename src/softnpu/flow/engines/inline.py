@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from softnpu.flow import cells, codes, log, settings
 from softnpu.flow.cells import Cells
 from softnpu.flow.endpoint import Queue, private
-from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
 from softnpu.flow.errors import DfException
 from softnpu.flow.layout import Groups, arrange
 from softnpu.flow.message import Message
@@ -240,16 +240,23 @@ class Session:
         full = any(not self._channels[number].room() for groups in routes for group in groups for number in group)
         return None if full else codes.SUCCESS
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
         """One result of each of these outputs."""
+        taken: Hand = [] if hand is None else hand
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
-        found = self._wait(lambda: self._ready(indexes, align), timeout, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, taken), timeout, lambda: self._outputs.deadline(indexes))
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
-        found = self._outputs.ready(indexes, align)
+    def put_back(self, hand: Hand) -> None:
+        """See Session of engines."""
+        with self._news:
+            self._outputs.put_back(hand)
+            self._news.notify_all()
+
+    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
+        found = self._outputs.ready(indexes, align, hand)
         return ([], None, codes.FAILED) if found is None and self._closed else found
 
     def close(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
 
 from softnpu.flow import codes
 from softnpu.flow.message import Message
@@ -12,6 +14,8 @@ from softnpu.flow.plan import Plan
 from softnpu.flow.rules.align import Aligner, Incomplete
 
 Fetched = tuple[list[Message], Message | None, int]
+Hand = list[tuple[deque[Any], Any]]  # what a fetch has taken, and from where
+_item = itemgetter(1)
 
 
 class Output:
@@ -52,46 +56,73 @@ class Outputs:
                 return codes.FAILED
         return codes.SUCCESS
 
-    def ready(self, indexes: list[int], aligned: bool) -> Fetched | None:
-        """The next set of results, or None while one is missing."""
+    def ready(self, indexes: list[int], aligned: bool, hand: Hand) -> Fetched | None:
+        """The next set of results, or None while one is missing. They are in the hand, too: see `put_back`."""
         if aligned and self._plan.align.cache:
-            return self._ready_aligned(indexes)
+            return self._ready_aligned(indexes, hand)
         queues = self.queues
         for index in indexes:
             if not queues[index].messages:
                 return None
-        messages = [queues[index].messages[0] for index in indexes]
+        for index in indexes:
+            source = queues[index].messages
+            hand += ((source, source[0]),)  # this and the next line without a call: no interrupt comes between
+            del source[0]
+        messages = [message for _, message in hand]
         for message in messages:
             self._taken(message)
-        for index in indexes:  # last: an interrupt before it loses nothing
-            queues[index].messages.popleft()
         code = next((message.ret_code for message in messages if message.ret_code), codes.SUCCESS)
         return messages, messages[0] if messages else None, code
 
-    def _ready_aligned(self, indexes: list[int]) -> Fetched | None:
+    def _ready_aligned(self, indexes: list[int], hand: Hand) -> Fetched | None:
         key = tuple(sorted(indexes))
-        aligner = self._aligners.get(key)
-        if aligner is None:
-            aligner = self._aligners[key] = Aligner(key, self._plan.align)
-            self._raised[key] = deque(self._ended.values())
-            for trans_id in self._ended:
-                aligner.drop(trans_id)
-        if self._raised[key]:
-            return [], self._raised[key].popleft(), codes.USER_RAISE_EXCEPTION
+        aligner = self._aligner(key)
+        raised = self._raised[key]
+        if raised:
+            hand += ((raised, raised[0]),)
+            del raised[0]
+            return [], hand[0][1], codes.USER_RAISE_EXCEPTION
         now = time.monotonic()
-        while (group := aligner.pop(now)) is None:
+        while not (groups := aligner.due(now)):
             index = next((each for each in (aligner.wanted(), *key) if self.queues[each].messages), None)
             if index is None:
                 return None
-            message = self.queues[index].messages.popleft()
-            self._taken(message)
-            aligner.push(index, message, now)
+            source = self.queues[index].messages
+            hand += ((source, source[0]),)
+            del source[0]
+            self._taken(hand[0][1])
+            aligner.push(index, hand[0][1], now)
+            del hand[0]
+        hand += ((groups, groups[0]),)
+        del groups[0]
+        group = hand[0][1]
         by_index = dict(zip(key, group, strict=True))
         messages = [by_index[index] for index in indexes]
         if isinstance(group, Incomplete):
             return messages, next((each for each in messages if not each.ret_code), messages[0]), codes.DATA_NOT_ALIGNED
         code = next((message.ret_code for message in messages if message.ret_code), codes.SUCCESS)
         return messages, messages[0], code
+
+    def _aligner(self, key: tuple[int, ...]) -> Aligner:
+        aligner = self._aligners.get(key)
+        if aligner is None:
+            aligner = Aligner(key, self._plan.align)
+            for trans_id in self._ended:
+                aligner.drop(trans_id)
+            self._raised[key] = deque(self._ended.values())
+            self._aligners[key] = aligner
+        return aligner
+
+    def put_back(self, hand: Hand) -> None:
+        """A fetch was broken off by an exception out of a signal handler: the next one gets what it had taken."""
+        for aligner in self._aligners.values():
+            aligner.mend()
+        while hand:
+            source, item = hand[-1]
+            if any(aligner.holds(item) for aligner in self._aligners.values()):
+                del hand[-1]
+            else:  # from the one to the other in one call
+                source.extendleft(map(_item, map(hand.pop, (-1,))))
 
     def deadline(self, indexes: list[int]) -> float | None:
         """When an incomplete group will be given up."""

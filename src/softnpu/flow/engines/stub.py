@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softnpu.flow import codes
+from softnpu.flow.engines.outputs import Fetched, Hand
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 
@@ -17,11 +18,12 @@ class Session:
         """Accepted and forgotten."""
         return codes.SUCCESS
 
-    def fetch(
-        self, indexes: list[int], timeout: float | None, align: bool
-    ) -> tuple[list[Message], Message | None, int]:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
         """There will never be a result, so there is nothing to wait for."""
         return [], None, codes.QUEUE_EMPTY
+
+    def put_back(self, hand: Hand) -> None:
+        """Nothing was taken."""
 
     def close(self) -> None:
         """Nothing to end."""

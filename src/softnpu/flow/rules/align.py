@@ -87,20 +87,39 @@ class Aligner:
             self._discard(message)
             return
         number, group = self._group(key, slot, now)
-        group.messages[slot] = message
+        group.messages[slot] = message  # this line and the next two without a call: no interrupt comes between
         group.missing -= 1
         self._cached[slot] += 1
         if not group.missing:
-            self._ready.append(self._take(number))
+            self._complete(number, group)
         elif len(self._groups) > self._rule.cache:
             self._give_up()
 
     def pop(self, now: float) -> list[Message] | None:
         """The next group in the order of the inputs, complete or `Incomplete`; None when all have to wait."""
+        ready = self.due(now)
+        return ready.popleft() if ready else None
+
+    def due(self, now: float) -> deque[list[Message]]:
+        """What `pop` would give, now and next."""
         if self._wait is not None:
             while (due := self.deadline()) is not None and due <= now:
                 self._give_up()
-        return self._ready.popleft() if self._ready else None
+        return self._ready
+
+    def holds(self, message: Message) -> bool:
+        """Whether a message has come so far."""
+        if any(each is message for group in self._groups.values() for each in group.messages):
+            return True
+        return any(each is message for group in self._ready for each in group)
+
+    def mend(self) -> None:
+        """After an exception out of the middle of `push`: complete groups go on, one that has nothing yet goes."""
+        for number, group in list(self._groups.items()):
+            if not group.missing:
+                self._complete(number, group)
+            elif group.missing == len(self._inputs):
+                self._take(number)
 
     def deadline(self) -> float | None:
         """When `pop` has to be asked again although nothing arrives."""
@@ -120,7 +139,9 @@ class Aligner:
         numbers = [number for number, group in self._groups.items() if group.key[0] == trans_id]
         held = [message for number in numbers for message in self._take(number)]
         held += [message for group in self._ready for message in group if message.trans_id == trans_id]
-        self._ready = deque(group for group in self._ready if group[0].trans_id != trans_id)
+        kept = [group for group in self._ready if group[0].trans_id != trans_id]
+        self._ready.clear()
+        self._ready.extend(kept)
         return held
 
     def discard_all(self) -> list[Message]:
@@ -153,6 +174,16 @@ class Aligner:
         group = _Group(key, len(self._inputs), now)
         self._groups[self._count] = siblings[self._count] = group
         return self._count, group
+
+    def _complete(self, number: int, group: _Group) -> None:
+        siblings = self._open[group.key]
+        cached = [each - 1 for each in self._cached]
+        self._ready += (group.messages,)  # type: ignore[arg-type]  # none is missing; and no call from here on
+        self._cached = cached
+        del self._groups[number]
+        del siblings[number]
+        if not siblings:
+            del self._open[group.key]
 
     def _take(self, number: int) -> list[Message]:
         """Close a group: out of all tables."""

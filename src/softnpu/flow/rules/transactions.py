@@ -17,12 +17,12 @@ class Ids:
 
     def __init__(self, count: int, keeps: bool) -> None:
         self.keeps = keeps  # the plan honours ids of the program
-        self._last = [0] * count
+        self.numbers = [0] * count
         self._warned = False
 
     def propose(self, input_index: int, user_id: int = 0) -> tuple[int, int]:
         """(0, the id of the next message), or (code, 0). `user_id` 0: the next number."""
-        last = self._last[input_index]
+        last = self.numbers[input_index]
         if user_id and self._honoured(user_id):
             good = last <= user_id < codes.MAX_U64
             return (codes.SUCCESS, user_id) if good else (codes.PARAM_INVALID, 0)
@@ -30,36 +30,34 @@ class Ids:
 
     def commit(self, input_index: int, trans_id: int) -> None:
         """A message with a proposed id is on its way."""
-        self._last[input_index] = trans_id
+        self.numbers[input_index] = trans_id
 
     def assign(self, inputs: Sequence[int], user_id: int = 0) -> tuple[int, list[int]]:
         """Ids of one feed to several inputs, all or none."""
-        return self._assign([(index, user_id) for index in inputs])
+        messages = [Message(trans_id=user_id) for _ in inputs]
+        code = self.stamp(list(zip(inputs, messages, strict=True)))
+        return code, [] if code else [message.trans_id for message in messages]
 
     def stamp(self, items: Sequence[tuple[int, Message]]) -> int:
         """The same for the messages themselves; the id that one brings along is the user's. 0, or a code and nothing is changed."""
-        code, found = self._assign([(index, message.trans_id) for index, message in items])
-        if code:
-            return code
-        for (_, message), trans_id in zip(items, found, strict=True):
-            message.user_trans = bool(message.trans_id) and self.keeps
-            message.trans_id = trans_id
-        return codes.SUCCESS
+        code, self.numbers = self.planned(items)
+        return code
 
-    def _assign(self, wanted: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
-        found = []
-        for index, user_id in wanted:
-            code, trans_id = self.propose(index, user_id)
+    def planned(self, items: Sequence[tuple[int, Message]]) -> tuple[int, list[int]]:
+        """Messages get their ids; `numbers` is to become the list that comes back, when they are surely fed."""
+        numbers = self.numbers.copy()
+        for index, message in items:
+            code, numbers[index] = self.propose(index, message.trans_id)
             if code:
-                return code, []
-            found.append(trans_id)
-        for (index, _), trans_id in zip(wanted, found, strict=True):
-            self.commit(index, trans_id)
-        return codes.SUCCESS, found
+                return code, self.numbers
+        for index, message in items:
+            message.user_trans = self.keeps and message.trans_id > 0
+            message.trans_id = numbers[index]
+        return codes.SUCCESS, numbers
 
     def last(self, input_index: int) -> int:
         """The last id of an input; 0 before the first."""
-        return self._last[input_index]
+        return self.numbers[input_index]
 
     def _honoured(self, user_id: int) -> bool:
         if not self.keeps and not self._warned:

@@ -48,10 +48,10 @@ class Probe:
             listener.fed(kept, began, ended, code)
         return code
 
-    def fetching(self, indexes: list[int], timeout: float | None, align: bool) -> Any:
+    def fetching(self, indexes: list[int], timeout: float | None, align: bool, hand: Any = None) -> Any:
         """In the place of `fetch`."""
         began = _clock()
-        found = self.fetch(indexes, timeout, align)
+        found = self.fetch(indexes, timeout, align, hand)
         ended = _clock()
         for listener in self.listeners:
             listener.fetched(indexes, found[1], began, ended, found[2])

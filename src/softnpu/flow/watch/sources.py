@@ -8,7 +8,7 @@ from typing import Any
 
 from softnpu.flow import cells
 from softnpu.flow.cells import Cells
-from softnpu.flow.channels import SENT, TAKEN, WORDS, count, life
+from softnpu.flow.channels import SENT, TAKEN, count
 from softnpu.flow.layout import Channel, Layout, Seat, arrange
 from softnpu.flow.plan import Plan
 
@@ -143,24 +143,21 @@ class EmbeddedSource(CrewSource):
     def _mark(self, channel: Channel, which: int) -> int:
         try:
             marks = self.crew.marks()
-            return 0 if marks is None else int(marks[WORDS * channel.number + which])
+            return 0 if marks is None else int(marks[self.layout.words * channel.number + which])
         except ValueError:  # another thread has closed the graph in between, and its memory is gone
             return 0
 
     def depth(self, channel: Channel) -> int:
         """Sent by one side, taken by the other: it includes what is still in the pipe."""
-        sent = self._mark(channel, SENT)
-        return max(0, count(sent, life(sent)) - count(self._mark(channel, TAKEN), life(sent)))
+        return max(0, count(self._mark(channel, SENT)) - self._mark(channel, TAKEN))
 
     def taken(self, channel: Channel) -> int | None:
         """See Source."""
-        word = self._mark(channel, TAKEN)
-        return count(word, life(word))
+        return self._mark(channel, TAKEN)
 
     def sent(self, channel: Channel) -> int | None:
         """See Source."""
-        word = self._mark(channel, SENT)
-        return count(word, life(word))
+        return count(self._mark(channel, SENT))
 
     def queue(self, seat: int) -> int:
         """Nodes of one process hand messages over without a channel; their worker says how many wait."""

@@ -11,7 +11,7 @@ from softnpu.flow.layout import APPLICATION
 from softnpu.flow.message import Message
 
 ON, MORE, OFF = "on", "more", "off"
-_KIND_AT, _BITS_AT = 4, 5  # in the head of a record
+_KIND_AT = 4  # in the head of a record
 
 
 class _Tap:
@@ -70,14 +70,14 @@ def _record(endpoint: Any, message: Message, number: int) -> bytes:
     """Like a record of data, with its bits where the sequence would be: a tap has no sequence."""
     parts, _ = endpoint._place(message.payload, 1)
     record = bytearray(wire.data_record(message, parts[0], len(message.payload.chunks), (0, 0, number, 0), False))
-    record[_KIND_AT], record[wire.HEAD.size] = wire.TAP, record[_BITS_AT]
-    return bytes(record)
+    record[_KIND_AT], record[wire.HEAD.size] = wire.TAP, record[wire.BITS_AT]
+    return bytes(endpoint.giving(bytes(record), APPLICATION))
 
 
 def read_record(data: bytes, atlas: Any) -> Message:
     """The message of such a record, without its head."""
     _, message = wire.read_data(bytes(wire.HEAD.size) + data, 0, data[0], atlas)
-    return message
+    return wire.accept(message)
 
 
 def arm(worker: Any, action: str, *rest: Any) -> None:

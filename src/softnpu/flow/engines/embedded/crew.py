@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pickle
 import select
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells, codes, log, settings, wire
+from softnpu.flow import cells, codes, log, wire
 from softnpu.flow.cells import Cells
-from softnpu.flow.channels import EPOCHS, FLOOR, TAKEN, WORDS, restarted
+from softnpu.flow.channels import EPOCHS, recover
 from softnpu.flow.endpoint import Endpoint, Queue
-from softnpu.flow.engines.embedded import worker
+from softnpu.flow.engines.crew import CommonCrew, Worker
+from softnpu.flow.engines.embedded import pipes, worker
 from softnpu.flow.engines.embedded.zygote import zygote
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.errors import DfException
-from softnpu.flow.layout import APPLICATION, arrange
+from softnpu.flow.layout import APPLICATION
 from softnpu.flow.memory import ARENA_SIZE, Atlas, Bytes
-from softnpu.flow.message import Message
-from softnpu.flow.plan import BodySpec, Plan
-from softnpu.flow.rules.transactions import Exceptions
+from softnpu.flow.plan import Plan
 from softnpu.runtime import segment
 
-_PIPE_SIZE = 1 << 18
 _GRACE = 1.0
-_RESTART_WINDOW = 10.0
-_FLOORS_PER_NOTICE = 128
-_NOTHING = BodySpec("")
 
 
-class Member:
+class Member(Worker):
     """One worker process."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        super().__init__(number)
         self.lives = 0
         self.pid = 0
         self.life: socket.socket | None = None
-        self.ready = False
-        self.deaths: list[float] = []
 
     @property
     def epoch(self) -> int:
@@ -57,25 +47,20 @@ class Member:
         return self.lives % EPOCHS
 
 
-class Crew:
+class Crew(CommonCrew):
     """Owns the processes, the pipes and the memory of a session."""
 
     def __init__(self, plan: Plan, outputs: Outputs, tell: Callable[[], None]) -> None:
-        self.plan = plan
-        self.failure = ""  # why the graph has ended
-        self.layout = arrange(plan)
-        self.settings = settings.load(plan.options)
-        self._outputs = outputs
+        super().__init__(plan, outputs)
         self._tell = tell
         try:
-            self._pipes = _pipes(self.layout.processes + 2)
+            self._pipes = pipes.make(self.layout.processes + 2)
         except OSError as problem:
             text = f"{self.layout.processes} pipes cannot be made: {problem}; see ulimit -n"
             raise DfException(f"The graph {plan.name} cannot be deployed: {text}", codes.FAILED) from problem
         self._call, self._caller = self._pipes.pop()
         self.alarm, self._alarm = self._pipes.pop()
         self._segment = segment.create((self.layout.processes + 2) * ARENA_SIZE, "softnpu-flow")
-        self._arenas = 1
         self._atlas = Atlas(self._segment, 1)
         self._window = segment.Window(self._segment, 0, self.layout.board())
         self.rows = [Cells(self._window.buffer, seat.number) for seat in self.layout.seats]
@@ -89,13 +74,9 @@ class Crew:
             self,
         )
         self.members = [Member(number) for number in range(1, self.layout.processes)]
-        self._closing = False
         self._stuck = False
-        self._exceptions = Exceptions()
         self._watch = threading.Thread(target=self._supervise, daemon=True, name="dataflow crew")
-        self.on_calls: Callable[[list[Any]], None] | None = None
         self.on_tap: Callable[[int, bytes], None] | None = None
-        self.on_ready: Callable[[int], None] | None = None
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
 
@@ -107,32 +88,14 @@ class Crew:
         """See Owner."""
         if kind == wire.TAP and self.on_tap is not None:
             self.on_tap(number, data)
-        if kind != wire.NOTICE:
-            return
-        name, *content = pickle.loads(data)
-        if name == worker.READY:
-            self.members[number - 1].ready = True
-            if self.on_ready is not None:
-                self.on_ready(number)
-        elif name == worker.FAILED:
-            self.failure = self.failure or "node {} cannot be set up: {}".format(*content)
-        elif name == worker.RAISED:
-            self._pass_on(number, *content)
-        elif name == worker.CALLED and self.on_calls is not None:
-            self.on_calls(content[0])
+        if kind == wire.NOTICE:
+            name, *content = pickle.loads(data)
+            self._told(self.members[number - 1], name, content)
 
-    def _pass_on(self, process: int, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any) -> None:
-        """A transaction was ended by a node: everybody else hears of it, once."""
-        if not self._exceptions.add(trans_id, code, context_id):
-            return
-        message = Message(trans_id=trans_id)
-        if envelope:
-            message.start_time, message.end_time, message.flags, message.user_data = envelope
-        self._outputs.raised(trans_id, message)
-        record = wire.plain_record(wire.NOTICE, pickle.dumps((worker.RAISED, seat, trans_id, code, context_id)))
-        for member in self.members:
-            if member.number != process:
-                self.endpoint.tell(member.number, record)
+    def _tell_others(self, member: Worker, *content: Any) -> None:
+        for other in self.members:
+            if other is not member:
+                self._notify(other.number, *content)
         self.endpoint.flush()
 
     # ---- starting ----------------------------------------------------------------------------------------------------
@@ -158,20 +121,16 @@ class Crew:
 
     def _spawn(self, member: Member, poison: dict[int, dict[int, int]]) -> None:
         ours, theirs = socket.socketpair()
-        self._arenas += 1
-        needed = (self._arenas + 1) * ARENA_SIZE
-        if os.fstat(self._segment).st_size < needed:
-            os.ftruncate(self._segment, needed)
         peers = sorted(self.layout.peers(member.number))
         for seat in self.layout.seats_of(member.number):
             self.rows[seat.number].words[cells.STATE] = cells.STARTING
-        with tempfile.TemporaryFile() as content, _standard() as standard:
+        with tempfile.TemporaryFile() as content, pipes.standard() as standard:
             pickle.dump(self._spec(member, poison, peers), content)
             pickle.dump({"plan": self._part(member.number), "layout": self.layout}, content)
             content.flush()
             content.seek(0)
-            pipes = [self._pipes[member.number][0], *(self._pipes[peer][1] for peer in peers)]
-            descriptors = [theirs.fileno(), content.fileno(), *standard, self._segment, *pipes]
+            ends = [self._pipes[member.number][0], *(self._pipes[peer][1] for peer in peers)]
+            descriptors = [theirs.fileno(), content.fileno(), *standard, self._segment, *ends]
             member.ready = False
             member.pid = zygote().start(descriptors)
         theirs.close()
@@ -186,16 +145,11 @@ class Crew:
             "life": member.lives,
             "epochs": {other.number: other.epoch for other in self.members},
             "peers": peers,
-            "arena": self._arenas,
+            "arena": member.number + 1,
             "poison": poison,
-            "strict": self.settings.strict,
-            "watched": self.settings.timeline,
+            **self._common_spec(),
             "memory_limit": self.settings.memory_limit,
-            "work_path": os.getcwd(),
-            "directory": os.getcwd(),
             "environment": self._environment(member),
-            "path": [os.getcwd() if each == "" else each for each in sys.path],
-            "argv0": sys.argv[0] if sys.argv else "",
         }
 
     def _environment(self, member: Member) -> dict[str, str]:
@@ -205,12 +159,6 @@ class Crew:
             if node.visible_device:
                 environment["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
         return environment
-
-    def _part(self, process: int) -> Plan:
-        """The plan without the code of nodes that run elsewhere."""
-        mine = {seat.node for seat in self.layout.seats_of(process)}
-        nodes = [node if index in mine else replace(node, body=_NOTHING) for index, node in enumerate(self.plan.nodes)]
-        return replace(self.plan, nodes=tuple(nodes))
 
     def allocate(self, nbytes: int, align: int) -> Bytes:
         """Memory that can be fed without a copy."""
@@ -262,8 +210,7 @@ class Crew:
         member.life = None
         if self._closing:
             return
-        names = ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(member.number))
-        text = f"the process {member.pid} of node {names} ended"
+        text = f"the process {member.pid} of node {self._names(member)} ended"
         try:
             text += f" {_how(zygote().exit_code(member.pid))}"
             if not self._was_ready(member) or not self._may_restart(member):
@@ -273,11 +220,12 @@ class Crew:
             log.error("%s; it is started again", text)
             with self.endpoint.lock:
                 poison = self._poison(member)
-                floors = self._floors(member)
-                _drain(self._pipes[member.number][0])
+                numbers = self.layout.into(member.number)
+                recover(self.layout.marks(self._window.buffer), numbers, self.layout.words)
+                pipes.drain(self._pipes[member.number][0])
                 member.lives += 1
                 self._spawn(member, poison)
-                self._announce(member, floors)
+                self._announce(member)
         except Exception as problem:  # whatever it is: without this thread nobody would hear of any death
             self.failure = f"{text}, and could not be started again: {problem}"
             self.ring()  # not under the lock: who is told looks at once
@@ -286,12 +234,6 @@ class Crew:
         """Whether it had loaded its functions; that it said so may not have been read yet."""
         rows = [self.rows[seat.number].words[cells.STATE] for seat in self.layout.seats_of(member.number)]
         return member.ready or cells.STARTING not in rows
-
-    def _may_restart(self, member: Member) -> bool:
-        now = time.monotonic()
-        member.deaths = [each for each in member.deaths if now - each < _RESTART_WINDOW]
-        member.deaths.append(now)
-        return self.settings.on_death == "restart" and len(member.deaths) <= self.settings.restarts
 
     def _poison(self, member: Member) -> dict[int, dict[int, int]]:
         """Per seat: the function and transaction that were being worked on."""
@@ -302,24 +244,10 @@ class Crew:
                 found[seat.number] = {row["function"]: row["trans_id"]}
         return found
 
-    def _floors(self, member: Member) -> dict[int, int]:
-        """How far its former life had finished each of its channels; the words are the next life's from now on."""
-        marks = self.layout.marks(self._window.buffer)
-        numbers = [channel.number for channel in self.layout.channels if channel.target == member.number]
-        floors = {number: marks[WORDS * number + FLOOR] for number in numbers}
-        for number in numbers:
-            for word in (WORDS * number + TAKEN, WORDS * number + FLOOR):
-                marks[word] = restarted(marks[word])
-        return floors
-
-    def _announce(self, member: Member, floors: dict[int, int]) -> None:
+    def _announce(self, member: Member) -> None:
         """Everybody who sends to it sends again what was not finished."""
-        self.endpoint.restarted(member.number, member.epoch, floors)
+        self.endpoint.restarted(member.number, member.epoch)
         for peer in self.layout.peers(member.number) - {APPLICATION}:
-            channels = [each.number for each in self.layout.channels if each.source == peer and each.number in floors]
-            for first in range(0, len(channels), _FLOORS_PER_NOTICE):
-                some = {number: floors[number] for number in channels[first : first + _FLOORS_PER_NOTICE]}
-                self._notify(peer, worker.FLOORS, some)
             self._notify(peer, worker.RESTARTED, member.number, member.epoch)
         if not self.endpoint.flush():
             self._stuck = True
@@ -385,59 +313,7 @@ class Crew:
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""
-        rows = []
-        for seat, row in zip(self.layout.seats, self.rows, strict=True):
-            node = self.plan.nodes[seat.node]
-            rows.append({"node": node.name, "instance": seat.instance, **row.read()})
-        return rows
-
-
-def _pipe() -> tuple[int, int]:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # more than this user may have: the usual size does
-            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-    return read, write
-
-
-def _pipes(count: int) -> list[tuple[int, int]]:
-    """So many pipes, or none."""
-    made: list[tuple[int, int]] = []
-    try:
-        for _ in range(count):
-            made.append(_pipe())
-    except OSError:
-        for each in made:
-            os.close(each[0])
-            os.close(each[1])
-        raise
-    return made
-
-
-def _drain(descriptor: int) -> None:
-    """Empty a pipe, up to a boundary between records: they are written whole."""
-    with contextlib.suppress(BlockingIOError):
-        while os.read(descriptor, 1 << 16):
-            pass
-
-
-@contextlib.contextmanager
-def _standard() -> Iterator[list[int]]:
-    """stdout and stderr as descriptors that exist."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        found = []
-        for number in (1, 2):
-            try:
-                os.fstat(number)
-                found.append(number)
-            except OSError:
-                found.append(nowhere)
-        yield found
-    finally:
-        os.close(nowhere)
+        return self._statistics(self.rows)
 
 
 def _how(code: int | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from softnpu.flow import codes, log, tensor
 from softnpu.flow.engines.embedded.crew import Crew
-from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.transactions import Ids
@@ -46,9 +46,11 @@ class Session:
         _sessions.add(self)
 
     def _taken(self, message: Message) -> None:
-        if self._endpoint.taken(message):
-            self._endpoint.flush()
-        self._endpoint.finished(message.ticket)
+        if message.ticket is not None:  # else it was taken before, and put back
+            if self._endpoint.taken(message):
+                self._endpoint.flush()
+            self._endpoint.finished(message.ticket)
+            message.ticket = None
 
     # ---- feed --------------------------------------------------------------------------------------------------------
 
@@ -70,25 +72,39 @@ class Session:
             if self._closed or self.crew.failure:
                 return self._over()
             for index, _ in items:
-                if not endpoint.room(self._routes[index]):
-                    endpoint.ask(self._routes[index])
-                    return None
+                while not endpoint.room(self._routes[index]):
+                    if endpoint.ask(self._routes[index]):
+                        return None
             return self._feed_now(items)
 
     def _feed_now(self, items: list[tuple[int, Message]]) -> int:
-        code = self._ids.stamp(items)
+        """An interrupt comes before or after the two lines that feed; what is left to do then is done by whoever comes next."""
+        ids, endpoint = self._ids, self._endpoint
+        code, numbers = ids.planned(items)
         if code:
             return code
-        for index, message in items:
-            self._endpoint.emit(self._routes[index], message)
-        if not self._endpoint.flush():
+        try:
+            with endpoint.lock:
+                if endpoint.todo:
+                    endpoint.catch_up()
+                made = endpoint.made(self._routes[items[0][0]], items[0][1])
+                for index, message in items[1:]:
+                    made += endpoint.made(self._routes[index], message)
+                ids.numbers = numbers
+                endpoint.todo += made
+                clear = endpoint.flush()
+        except BaseException:
+            self.crew.unblock()
+            raise
+        if not clear:
             self.crew.unblock()
         return codes.SUCCESS
 
     # ---- fetch -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
         """One result of each of these outputs."""
+        taken: Hand = [] if hand is None else hand
         if self._foreign:
             return [], None, self._over()
         with self._endpoint.lock:
@@ -96,12 +112,18 @@ class Session:
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align), until, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, taken), until, lambda: self._outputs.deadline(indexes))
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
+    def put_back(self, hand: Hand) -> None:
+        """See Session of engines."""
         with self._endpoint.lock:
-            found = self._outputs.ready(indexes, align)
+            self._outputs.put_back(hand)
+        self._tell()
+
+    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
+        with self._endpoint.lock:
+            found = self._outputs.ready(indexes, align, hand)
         if found is None and (self._closed or self.crew.failure):
             return [], None, self._over()
         return found

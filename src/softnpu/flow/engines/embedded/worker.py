@@ -11,12 +11,16 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
+from functools import partial
 from typing import Any
 
 from softnpu.base import config
 from softnpu.flow import cells, log, running, tensor, wire
 from softnpu.flow.cells import Cells
 from softnpu.flow.endpoint import Endpoint, Queue
+from softnpu.flow.engines.embedded.relay import Relay, Relays
+from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY
 from softnpu.flow.layout import APPLICATION, Layout
 from softnpu.flow.memory import Atlas
 from softnpu.flow.message import Message
@@ -25,8 +29,7 @@ from softnpu.flow.runner import Runner, place_of
 from softnpu.flow.streams import wait_while
 from softnpu.runtime.segment import Window
 
-READY, FAILED, RAISED, RESTARTED, CALLED, TAP = "ready", "failed", "raised", "restarted", "called", "tap"
-FLOORS = "floors"  # of a process that will be said to be restarted: more than one record can hold
+RESTARTED, TAP = "restarted", "tap"
 _CALLS_PER_ROUND = 64
 _ROUND_NANOSECONDS = 500_000
 _CALLS_PER_REPORT = 32
@@ -34,7 +37,7 @@ _ROUNDS = 4
 _IDLE_SECONDS = 2.0
 _OOM_SCORE = "500"
 _LEAVE_SECONDS = 0.5
-_MOST_TEXT = 2000  # a notice is one record
+_MOST_TEXT = 3000  # a notice is one record
 
 
 class Worker:
@@ -46,12 +49,11 @@ class Worker:
         self.plan: Plan = spec["plan"]
         segment, inbox, *outboxes = descriptors
         self._atlas = Atlas(segment, spec["arena"])
-        self._atlas.late = []
+        self._atlas.late = deque()
         self._room = threading.Condition()
         self._ending = False
         self._threads = False  # of stream functions
         self._behind = False  # messages could not be finished, because results waited for room
-        self._floors: dict[int, int] = {}
         self._alarm, self._waker = -1, -1
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         seats = self.layout.seats_of(self.process)
@@ -74,9 +76,12 @@ class Worker:
             for seat in seats
         }
         peers = dict(zip(spec["peers"], outboxes, strict=True))
-        marks = self.layout.marks(window.buffer)
-        self.endpoint = Endpoint(self.process, self.layout, self._atlas, marks, (inbox, peers), self, spec["epoch"])
+        shared = self._atlas, self.layout.marks(window.buffer)
+        life = spec["epoch"], not spec["life"]
+        self.endpoint = Endpoint(self.process, self.layout, *shared, (inbox, peers), self, *life)
         self.endpoint.know(spec["epochs"])
+        self._several = len(self._runners) > 1
+        self._relays = Relays(self._atlas, self.endpoint.finished)
         tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
@@ -93,12 +98,8 @@ class Worker:
             name, *rest = pickle.loads(data)
             if name == RAISED:
                 self._raised(*rest)
-            elif name == FLOORS:
-                self._floors.update(rest[0])
             elif name == RESTARTED:
-                floors, self._floors = self._floors, {}
-                process, epoch = rest
-                self.endpoint.restarted(process, epoch, floors)
+                self.endpoint.restarted(*rest)
             elif name == TAP:
                 from softnpu.flow.watch.tapping import arm
 
@@ -119,6 +120,8 @@ class Worker:
         """See Host."""
         groups = self._routes[seat][output]
         if groups:
+            if self._several:
+                self.endpoint.relay = partial(self._relays.of, self._runners[seat])
             self.endpoint.emit(groups, message)
 
     def held_up(self, seat: int) -> bool:
@@ -130,8 +133,9 @@ class Worker:
 
     def taken(self, message: Message) -> None:
         """See Host."""
-        with self.endpoint.lock:
-            self.endpoint.taken(message)
+        if not self._several or type(message.ticket) is not Relay:
+            with self.endpoint.lock:
+                self.endpoint.taken(message)
 
     def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
         """See Host."""
@@ -144,7 +148,7 @@ class Worker:
         """See Host."""
         with self.endpoint.lock:
             self.endpoint.answer()
-            clear = self._flush()
+            clear = self._flush(False)
         if not clear and self._threads and threading.current_thread() is not threading.main_thread():
             with contextlib.suppress(BlockingIOError):  # whoever sleeps does not know that a pipe is full now
                 os.write(self._waker, b"!")
@@ -166,9 +170,8 @@ class Worker:
             try:
                 runner.start()
             except BaseException:
-                text = traceback.format_exc()
-                log.error("node %s cannot be set up: %s", runner.place.node, text)
-                self.report(FAILED, runner.place.node, text.encode()[-_MOST_TEXT:].decode(errors="ignore"))
+                text = traceback.format_exc().encode()  # printed by whoever gets it as an exception
+                self.report(FAILED, runner.place.node, text[-_MOST_TEXT:].decode(errors="ignore"))
                 self.endpoint.flush()
                 return False
         self.report(READY, self.process)
@@ -243,8 +246,8 @@ class Worker:
                 break
         return bool(calls)
 
-    def _flush(self) -> bool:
-        """Send what is made; then the messages it was made from are finished."""
+    def _flush(self, between: bool = True) -> bool:
+        """Send what is made; then the messages it was made from are finished. `between`: no call is going on."""
         endpoint = self.endpoint
         if self._watched and (self._ending or len(self._watched) >= _CALLS_PER_REPORT):
             self._report_calls()
@@ -255,9 +258,14 @@ class Worker:
                 for runner in self._runners.values():
                     if runner.finished:
                         done, runner.finished = runner.finished, []
+                        finished = self._relays.finished if self._several else endpoint.finished
                         for ticket in done:
-                            endpoint.finished(ticket)
-                self._atlas.settle()
+                            finished(ticket)
+                if endpoint.changed:
+                    endpoint.write()
+                if between and not self._relays.open():
+                    endpoint.firm()
+                self._relays.settle()
         if len(self._runners) > 1:  # queues between them are no channels
             for runner in self._runners.values():
                 runner.words[cells.BACKLOG] = runner.backlog()

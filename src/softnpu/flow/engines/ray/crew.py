@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells, codes, log, settings
+from softnpu.flow import cells, codes, log
 from softnpu.flow.cells import Cells
+from softnpu.flow.engines.crew import CommonCrew, Worker
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.actor import POLL, NodeActor
@@ -22,44 +19,32 @@ from softnpu.flow.engines.ray.cluster import Lease, Places
 from softnpu.flow.engines.ray.lines import Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link
 from softnpu.flow.errors import DfException
-from softnpu.flow.layout import APPLICATION, arrange
-from softnpu.flow.message import Message
-from softnpu.flow.plan import BodySpec, Plan
-from softnpu.flow.rules.transactions import Exceptions
+from softnpu.flow.layout import APPLICATION
+from softnpu.flow.plan import Plan
 
 _GRACE = 1.0
-_RESTART_WINDOW = 10.0
 _QUESTION_SECONDS = 2.0
 _FRESH_SECONDS = 0.1
 _OURS = ("ASCEND_", "SOFTNPU_")  # variables that go to machines of a cluster too
 
 
-class Member:
+class Member(Worker):
     """One actor."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        super().__init__(number)
         self.life = 0
         self.handle: Any = None
-        self.ready = False
         self.over = False
         self.seen = 0
-        self.deaths: list[float] = []
 
 
-class Crew:
+class Crew(CommonCrew):
     """Owns the actors of a session, and the thread that hears from them."""
 
     def __init__(self, plan: Plan, outputs: Outputs) -> None:
-        self.plan = plan
-        self.failure = ""  # why the graph has ended
-        self.layout = arrange(plan)
-        self.settings = settings.load(plan.options)
+        super().__init__(plan, outputs)
         self.changed = threading.Condition()
-        self.on_calls: Callable[[list[Any]], None] | None = None
-        self._outputs = outputs
-        self._exceptions = Exceptions()
-        self._closing = False
         self._name = uuid.uuid4().hex[:12]
         self._board = bytearray(cells.ROW * len(self.layout.seats))
         self._rows = [Cells(self._board, seat.number) for seat in self.layout.seats]
@@ -106,26 +91,17 @@ class Crew:
     def _spawn(self, member: Member, peers: dict[int, tuple[int, Any]]) -> None:
         member.ready = False
         member.seen = 0
-        mine = {seat.node for seat in self.layout.seats_of(member.number)}
-        nodes = [
-            node if index in mine else replace(node, body=BodySpec("")) for index, node in enumerate(self.plan.nodes)
-        ]
         spec = {
             "session": self._name,
             "process": member.number,
             "life": member.life,
             "peers": peers,
-            "plan": replace(self.plan, nodes=tuple(nodes)),
+            "plan": self._part(member.number),
             "layout": self.layout,
-            "strict": self.settings.strict,
-            "watched": self.settings.timeline,
+            **self._common_spec(),
             "memory_limit": self.settings.memory_limit if self._lease.local else 0,
-            "work_path": os.getcwd(),
-            "directory": os.getcwd(),
             "environment": self._environment(member),
             "reserved": "resources" in self._places.options(member.number),
-            "path": [os.getcwd() if each == "" else each for each in sys.path],
-            "argv0": sys.argv[0] if sys.argv else "",
         }
         member.handle = self._actor.options(**self._places.options(member.number)).remote(spec)
 
@@ -167,7 +143,7 @@ class Crew:
             self._died(member, problem)
             return
         for name, *content in self.link.arrived(member.number, life, items, objects):
-            self._notice(member, name, content)
+            self._told(member, name, content)
         member.seen = max(member.seen, end)
         member.over = over
         if not over:
@@ -181,32 +157,16 @@ class Crew:
         with self.changed:
             self.changed.notify_all()
 
-    def _notice(self, member: Member, name: str, content: list[Any]) -> None:
-        if name == records.READY:
-            member.ready = True
-        elif name == records.FAILED:
-            self.failure = self.failure or "node {} cannot be set up: {}".format(*content)
-        elif name == records.RAISED:
-            self._pass_on(member, *content)
-        elif name == records.CALLED and self.on_calls is not None:
-            self.on_calls(content[0])
-
-    def _pass_on(self, member: Member, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any) -> None:
-        """A transaction was ended by a node: everybody else hears of it, once."""
+    def _pass_on(self, member: Worker, *content: Any) -> None:
         with self.link.lock:
-            if not self._exceptions.add(trans_id, code, context_id):
-                return
-            message = Message(trans_id=trans_id)
-            message.start_time, message.end_time, message.flags, message.user_data = envelope
-            self._outputs.raised(trans_id, message)
-            for other in self.members:
-                if other is not member:
-                    self.link.tell(other.number, records.RAISED, seat, trans_id, code, context_id)
+            super()._pass_on(member, *content)
+
+    def _tell_others(self, member: Worker, *content: Any) -> None:
+        for other in self.members:
+            if other is not member:
+                self.link.tell(other.number, *content)
 
     # ---- deaths ------------------------------------------------------------------------------------------------------
-
-    def _names(self, member: Member) -> str:
-        return ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(member.number))
 
     def _died(self, member: Member, problem: Exception) -> None:
         member.over = True
@@ -229,12 +189,6 @@ class Crew:
             other.handle.meet.remote((member.number, member.life, member.handle))
         self.link.renewed(member.number, member.life, member.handle)
         self._poll(member)
-
-    def _may_restart(self, member: Member) -> bool:
-        now = time.monotonic()
-        member.deaths = [each for each in member.deaths if now - each < _RESTART_WINDOW]
-        member.deaths.append(now)
-        return self.settings.on_death == "restart" and len(member.deaths) <= self.settings.restarts
 
     def _end(self, member: Member) -> None:
         """See to it that an actor is gone, also one that only does not answer."""
@@ -285,7 +239,4 @@ class Crew:
         """One row for each node instance."""
         if not self._closing:
             self._refresh()
-        return [
-            {"node": self.plan.nodes[seat.node].name, "instance": seat.instance, **row.read()}
-            for seat, row in zip(self.layout.seats, self._rows, strict=True)
-        ]
+        return self._statistics(self._rows)

@@ -9,7 +9,7 @@ from softnpu.flow.memory import as_bytes, nbytes_of
 from softnpu.flow.message import Message, Payload
 
 DATA, CREDIT, NOTICE = range(3)
-READY, FAILED, RAISED, CALLED, STOP, MEET = "ready", "failed", "raised", "called", "stop", "meet"
+STOP, MEET = "stop", "meet"
 INLINE = 96 << 10  # Ray itself passes arguments up to 100 kB inside the call
 _SMALL = 4096
 

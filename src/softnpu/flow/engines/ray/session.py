@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from softnpu.flow import codes, log
-from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
 from softnpu.flow.engines.ray.crew import Crew
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -30,8 +30,10 @@ class Session:
         self.crew.start()
 
     def _taken(self, message: Message) -> None:
-        self._link.taken(message)
-        self._link.finished(message.ticket)
+        if message.ticket is not None:  # else it was taken before, and put back
+            self._link.taken(message)
+            self._link.finished(message.ticket)
+            message.ticket = None
 
     # ---- feed --------------------------------------------------------------------------------------------------------
 
@@ -62,20 +64,26 @@ class Session:
 
     # ---- fetch -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
         """One result of each of these outputs."""
+        taken: Hand = [] if hand is None else hand
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align), until, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, taken), until, lambda: self._outputs.deadline(indexes))
         if self._link.urgent:
             self._link.flush()
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def _ready(self, indexes: list[int], align: bool) -> Fetched | None:
+    def put_back(self, hand: Hand) -> None:
+        """See Session of engines."""
         with self._link.lock:
-            found = self._outputs.ready(indexes, align)
+            self._outputs.put_back(hand)
+
+    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
+        with self._link.lock:
+            found = self._outputs.ready(indexes, align, hand)
         if found is None and (self._closed or self.crew.failure):
             return [], None, self._over()
         return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from softnpu.flow import cells, log, running
 from softnpu.flow.cells import Cells
+from softnpu.flow.engines import notices
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Box, Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link, Ticket
@@ -143,7 +144,7 @@ class Worker:
         """See Host."""
         head = envelope or Message()
         times = (head.start_time, head.end_time, head.flags, head.user_data)
-        self.link.tell(APPLICATION, records.RAISED, seat, trans_id, code, context_id, *times)
+        self.link.tell(APPLICATION, notices.RAISED, seat, trans_id, code, context_id, *times)
         self._raised(seat, trans_id, code, context_id)
 
     def _raised(self, seat: int, trans_id: int, code: int, context_id: int) -> None:
@@ -168,7 +169,7 @@ class Worker:
     def _report_calls(self) -> None:
         if self._watched:
             events, self._watched = self._watched, []
-            self.link.tell(APPLICATION, records.CALLED, events)
+            self.link.tell(APPLICATION, notices.CALLED, events)
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
@@ -195,15 +196,14 @@ class Worker:
             except BaseException:
                 self._failed(runner, traceback.format_exc())
                 return False
-        self.link.tell(APPLICATION, records.READY)
+        self.link.tell(APPLICATION, notices.READY)
         self.link.flush()
         for runner in self._runners.values():
             runner.enter_streams()
         return True
 
     def _failed(self, runner: Runner, text: str) -> None:
-        log.error("node %s cannot go on: %s", runner.place.node, text)
-        self.link.tell(APPLICATION, records.FAILED, runner.place.node, text)
+        self.link.tell(APPLICATION, notices.FAILED, runner.place.node, text)
 
     def _round(self) -> None:
         self._news.clear()
@@ -220,7 +220,7 @@ class Worker:
             for name, *content in self.link.arrived(*self._inbox.popleft()):
                 if name == records.STOP:
                     self._ending = True
-                elif name == records.RAISED:
+                elif name == notices.RAISED:
                     self._raised(*content)
                 elif name == records.MEET:
                     self.link.renewed(*content)
