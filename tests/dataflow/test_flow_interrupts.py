@@ -40,7 +40,7 @@ def stormed(base: type[BaseException], step: Callable[[int], None], seed: int) -
     try:
         while hits < ROUNDS:
             try:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.002), 0.05)
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.002), 0.5)
                 while True:
                     number += 1
                     step(number)

@@ -420,36 +420,3 @@ def test_a_timeout_of_years() -> None:
     later.start()
     assert graph.fetch(timeout=1 << 40) == ([1], 0)
     later.join()
-
-
-class Interrupt(Exception):
-    """Raised by a signal, anywhere."""
-
-
-def test_interrupts_at_any_moment_leave_a_graph_that_works() -> None:
-    data, graph = simple()
-    random = np.random.default_rng(3)
-    number = 0
-
-    def interrupt(*_: object) -> None:
-        raise Interrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(600):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0002, 0.002))
-                while True:
-                    graph.feed({data: number}, timeout=1000)
-                    number += 1
-                    while graph.fetch(timeout=0)[1] == 0:
-                        pass
-            except Interrupt:
-                continue
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert number > 200
-    assert graph.feed({data: "end"}, timeout=10_000) == 0
-    while (came := graph.fetch(timeout=10_000)) != (["end"], 0):
-        assert came[1] == 0
