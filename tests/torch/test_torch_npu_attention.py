@@ -364,3 +364,6 @@ def test_what_is_not_a_number_stays_so():
     q[0, 0, 1, 0], q[0, 0, 2] = torch.nan, torch.inf
     out = torch_npu.npu_fusion_attention(q, k, v, 1, "BNSD")[0][0, 0]
     assert torch.equal(out[0], torch.ones(20, device="npu")) and out[1].isnan().all() and out[2].isnan().all()
+    first = torch.tensor([[True, False, False]] * 3, device="npu")  # hidden, before what is not a number
+    out = torch_npu.npu_fusion_attention(q, k, v, 1, "BNSD", atten_mask=first)[0][0, 0]
+    assert torch.equal(out[0], torch.ones(20, device="npu")) and out[1].isnan().all()

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -115,7 +116,8 @@ SOFTNPU_INLINE void some_rows(T* scores, const Rows& rows, int64_t begin, int64_
     T* row = scores + i * rows.columns;
     const float* bias = rows.bias == nullptr ? nullptr : rows.bias + i % rows.bias_rows * rows.columns;
     const float top = read(row, bias, rows.columns, buffer);
-    if (top == -kInfinity && buffer[0] == -kInfinity) {  // all hidden; a row of NaN has no maximum either, and stays NaN
+    // All hidden; a row with NaN may have no maximum either, and stays NaN.
+    if (top == -kInfinity && std::all_of(buffer, buffer + rows.columns, [](float x) { return x == -kInfinity; })) {
       std::memset(static_cast<void*>(row), 0, sizeof(T) * rows.columns);
       rows.top[i] = std::numeric_limits<float>::lowest();
       rows.total[i] = 0;
