@@ -7,7 +7,7 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dataflow as df
 from softnpu.flow.engines.embedded import zygote
@@ -85,6 +85,15 @@ class Traces:
         assert eventually(lambda: set(threading.enumerate()) <= self._threads), threading.enumerate()
         left = {key: value for key, value in _descriptors().items() if key not in self._descriptors}
         assert not left, left
+
+
+@contextlib.contextmanager
+def embedded(**options: str) -> Iterator[None]:
+    """A session with processes, and these options of softnpu.flow."""
+    df.finalize()
+    df.init({"softnpu.flow.engine": "embedded"} | {f"softnpu.flow.{name}": value for name, value in options.items()})
+    yield
+    df.finalize()
 
 
 class Line:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_support import Line, eventually, gone
+from engine_support import Line, embedded, eventually, gone
 
 import dataflow as df
 
@@ -23,10 +23,8 @@ QUEUE_EMPTY, FAILED, FUNC_FAILED = 207013, 0xFFFFFFFF, 564000
 
 @pytest.fixture(autouse=True)
 def session() -> Iterator[None]:
-    df.finalize()
-    df.init({"softnpu.flow.engine": "embedded"})
-    yield
-    df.finalize()
+    with embedded():
+        yield
 
 
 @df.pyflow

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from engine_support import embedded
 
 import dataflow as df
 
 
 @pytest.fixture(autouse=True)
 def session() -> Iterator[None]:
-    df.finalize()
-    df.init({"softnpu.flow.engine": "embedded", "softnpu.flow.restarts": "200"})
-    yield
-    df.finalize()
+    with embedded(restarts="200"):
+        yield
 
 
 @df.pyflow

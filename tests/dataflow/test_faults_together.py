@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from engine_support import Line, eventually, gone
+from engine_support import Line, embedded, eventually, gone
 
 import dataflow as df
 from softnpu.flow import cells
@@ -19,10 +19,8 @@ QUEUE_EMPTY = 207013
 
 @pytest.fixture(autouse=True)
 def session() -> Iterator[None]:
-    df.finalize()
-    df.init({"softnpu.flow.engine": "embedded", "softnpu.flow.restarts": "100"})
-    yield
-    df.finalize()
+    with embedded(restarts="100"):
+        yield
 
 
 @df.pyflow

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from engine_support import embedded
 
 import dataflow as df
 
@@ -18,10 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def session() -> Iterator[None]:
-    df.finalize()
-    df.init({"softnpu.flow.engine": "embedded"})
-    yield
-    df.finalize()
+    with embedded():
+        yield
 
 
 class Interrupt(Exception):

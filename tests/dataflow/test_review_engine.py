@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_support import eventually
+from engine_support import embedded, eventually
 
 import dataflow as df
 import dataflow.flow_func as ff
@@ -28,10 +28,8 @@ FRAME = 300_000
 
 @pytest.fixture(autouse=True)
 def session(traces: Any) -> Iterator[None]:
-    df.finalize()
-    df.init({"softnpu.flow.engine": "embedded"})
-    yield
-    df.finalize()
+    with embedded():
+        yield
 
 
 @df.pyflow
