@@ -17,9 +17,9 @@ from _tools import Result, interleaved, loop
 from torch import Tensor, nn
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "torch"))
+sys.path.insert(0, str(ROOT))
 
-import models  # noqa: E402
+from tests.torch import models  # noqa: E402
 
 THREADS = 2
 _PEAK = r"""

@@ -11,6 +11,10 @@ import pytest
 import acl
 from softnpu.runtime.process import reset
 
+# Programs that a test starts may import `tests.…`, wherever they run.
+ROOT = str(Path(__file__).resolve().parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), ROOT]))
+
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -17,7 +17,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from support import ok
 
 import acl
 from softnpu.base import log as plog
@@ -27,6 +26,7 @@ from softnpu.compiler.option_rows import ROWS
 from softnpu.graph import container
 from softnpu.graph.model_def import MODEL
 from softnpu.graph.wire import encode
+from tests.support import ok
 
 SOURCE = Path(atc.__file__).parents[2]
 BLOCK = re.compile(r"(E[A-Z0-9]+): \[PID: (\d+)\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3} (.*)")

@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
-from engine_support import Traces
 
 import dataflow as df
+from tests.dataflow.engine_support import Traces
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, FAILED, batched, node, value
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, FAILED, batched, node, value
 
 
 class Swap:

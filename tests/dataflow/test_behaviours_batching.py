@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, EOS, SEG, batched, node, value
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, EOS, SEG, batched, node, value
 
 
 def feed(graph: df.FlowGraph, data: df.FlowData, *values, info: df.FlowInfo | None = None) -> None:

@@ -7,13 +7,13 @@ import os
 import pathlib
 from typing import Any
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import FAILED, node
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import FAILED, node
 
 DEPLOY = "ge.experiment.data_flow_deploy_info_path"
 

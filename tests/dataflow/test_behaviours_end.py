@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from engine_support import children, eventually, gone
+
+from tests.dataflow.engine_support import children, eventually, gone
 
 PROGRAM = """
 import os, sys, time

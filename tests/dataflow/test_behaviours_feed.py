@@ -6,13 +6,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, EOS, FAILED, FULL, SEG, node
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, EOS, FAILED, FULL, SEG, node
 
 
 @df.pyflow

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pathlib
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, node, one
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, node, one
 
 # ---- fan-out, functions, outputs -----------------------------------------------------------------------------------------
 

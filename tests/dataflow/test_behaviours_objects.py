@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, node
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, node
 
 
 def test_b37_state_lives_in_a_process_of_its_own(engine) -> None:

@@ -6,15 +6,15 @@ import pathlib
 import time
 from typing import Any
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, FULL, node
-from dataflow_support import arithmetic
-from engine_support import eventually
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, FULL, node
+from tests.dataflow.dataflow_support import arithmetic
+from tests.dataflow.engine_support import eventually
 
 # ---- closures ------------------------------------------------------------------------------------------------------------
 

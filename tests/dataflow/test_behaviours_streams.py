@@ -6,14 +6,14 @@ import pathlib
 import queue
 import time
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import EMPTY, node, one
-from engine_support import eventually
 
 import dataflow as df
 import dataflow.flow_func as ff
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import EMPTY, node, one
+from tests.dataflow.engine_support import eventually
 
 
 def two_and_one(a, b):

@@ -6,12 +6,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import behaviour_support as user
 import numpy as np
 import pytest
-from behaviour_support import FAILED
 
 import dataflow as df
+from tests.dataflow import behaviour_support as user
+from tests.dataflow.behaviour_support import FAILED
 
 
 def pair():

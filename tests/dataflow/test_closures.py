@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dataflow_support import arithmetic, arrays, tensor
 
 from softnpu.base.errors import NpuError
 from softnpu.flow import codes, model_build
@@ -18,6 +17,7 @@ from softnpu.flow.bodies.model import ModelBody
 from softnpu.flow.body import Place
 from softnpu.flow.model_build import ModelSource, build
 from softnpu.flow.plan import INPUT, BodySpec, Function, Node, Plan, Port
+from tests.dataflow.dataflow_support import arithmetic, arrays, tensor
 
 ONNX = 2
 A = np.arange(6, dtype=np.float32).reshape(2, 3)

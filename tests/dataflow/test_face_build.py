@@ -10,10 +10,10 @@ import threading
 
 import numpy as np
 import pytest
-from face_support import code_of
 
 import dataflow as df
 from softnpu.flow.plan import CountRule, Port, TimeRule
+from tests.dataflow.face_support import code_of
 
 
 @df.pyflow

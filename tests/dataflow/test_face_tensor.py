@@ -7,11 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
-from face_support import code_of
 
 import dataflow as df
 import dataflow.data_type as dt
 from softnpu.flow import tensor as core
+from tests.dataflow.face_support import code_of
 
 NUMBERS = {
     "DT_FLOAT": (0, np.float32), "DT_FLOAT16": (1, np.float16), "DT_INT8": (2, np.int8), "DT_INT32": (3, np.int32),

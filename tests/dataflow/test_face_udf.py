@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from face_support import code_of
 
 import dataflow as df
 import dataflow.flow_func as ff
@@ -18,6 +17,7 @@ from softnpu.flow.body import Place, load
 from softnpu.flow.message import EMPTY, Message
 from softnpu.flow.plan import BodySpec
 from softnpu.flow.udf import MetaRunContext, PyMetaParams
+from tests.dataflow.face_support import code_of
 
 
 class Sink:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_support import Line, embedded, eventually, gone
 
 import dataflow as df
+from tests.dataflow.engine_support import Line, embedded, eventually, gone
 
 QUEUE_EMPTY, FAILED, FUNC_FAILED = 207013, 0xFFFFFFFF, 564000
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from engine_support import embedded
 
 import dataflow as df
+from tests.dataflow.engine_support import embedded
 
 
 @pytest.fixture(autouse=True)

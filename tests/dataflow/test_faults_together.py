@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from engine_support import Line, embedded, eventually, gone
 
 import dataflow as df
 from softnpu.flow import cells
+from tests.dataflow.engine_support import Line, embedded, eventually, gone
 
 QUEUE_EMPTY = 207013
 

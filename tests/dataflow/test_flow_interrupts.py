@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from engine_support import embedded
 
 import dataflow as df
+from tests.dataflow.engine_support import embedded
 
 ROUNDS = 500
 # Python itself swallows what a handler raises inside a destructor; the next alarm comes soon.

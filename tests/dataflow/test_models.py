@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from dataflow_support import arithmetic, arrays, call, started, tensor, tensorflow_difference
 
 from softnpu.flow import codes, model_build
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import EOS, PICKLE, PICKLED, Message, Payload
 from softnpu.flow.model_build import ModelSource, build, build_all
+from tests.dataflow.dataflow_support import arithmetic, arrays, call, started, tensor, tensorflow_difference
 
 TENSORFLOW, ONNX, MINDSPORE = 1, 2, 3
 A = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_support import Line, eventually, gone
 
 import dataflow as df
 from softnpu.flow.engines.ray import cluster, records
@@ -21,6 +20,7 @@ from softnpu.flow.engines.ray.link import Incoming, Outgoing
 from softnpu.flow.layout import Channel
 from softnpu.flow.message import EOS, Message, Payload
 from softnpu.flow.plan import BodySpec, Function, Node, Plan
+from tests.dataflow.engine_support import Line, eventually, gone
 
 ray = pytest.importorskip("ray")
 
@@ -142,7 +142,7 @@ def test_bounded_queues_hold_the_feeder_up_and_lose_nothing() -> None:
 
 
 def test_user_exception_reaches_everybody_once() -> None:
-    import behaviour_support as user
+    from tests.dataflow import behaviour_support as user
 
     class Raiser:
         @user.ff.proc_wrapper("i0,o0")

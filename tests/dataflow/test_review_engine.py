@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_support import embedded, eventually
 
 import dataflow as df
 import dataflow.flow_func as ff
@@ -21,6 +20,7 @@ from softnpu.flow.endpoint import Endpoint
 from softnpu.flow.inputs import Batching
 from softnpu.flow.message import EOS, SEG, Message
 from softnpu.flow.plan import CountRule, TimeRule
+from tests.dataflow.engine_support import embedded, eventually
 
 EMPTY, FULL, FAILED = 207013, 207014, 0xFFFFFFFF
 FRAME = 300_000

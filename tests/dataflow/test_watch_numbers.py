@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_support import eventually
 
 import dataflow as df
 from softnpu.flow import cells
@@ -18,6 +17,7 @@ from softnpu.flow.plan import BodySpec, Function, Node, Plan, Port
 from softnpu.flow.watch.metrics import Metrics, memory_of
 from softnpu.flow.watch.prometheus import prometheus
 from softnpu.flow.watch.server import serve
+from tests.dataflow.engine_support import eventually
 
 
 @df.pyflow

@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from engine_support import eventually
 
 import dataflow as df
 from softnpu.flow.watch import words
 from softnpu.flow.watch.view import table
+from tests.dataflow.engine_support import eventually
 
 
 @df.pyflow

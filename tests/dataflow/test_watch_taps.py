@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_support import eventually
 
 import dataflow as df
+from tests.dataflow.engine_support import eventually
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import ok
 
 import acl
 from softnpu.base.dtypes import numpy_name
 from softnpu.cli import atc
+from tests.support import ok
 
 Array = np.ndarray[Any, Any]
 SHAPE_INPUT = "ascend_mbatch_shape_data"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import onnx
 import pytest
-from support import message
 
 import acl
-from models.nets import attention, convolution
-from models.support import Array, Client, assert_same, convert, package_folder, random, reference, session
 from softnpu.base import config
 from softnpu.executor import choose
 from softnpu.executor.models import table
 from softnpu.runtime.process import process
+from tests.models.nets import attention, convolution
+from tests.models.support import Array, Client, assert_same, convert, package_folder, random, reference, session
+from tests.support import message
 
 ENGINES = ("onnxruntime", "openvino", "nodewise")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

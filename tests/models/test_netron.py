@@ -14,9 +14,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from models.nets import BIAS, WEIGHT, attention, convolution
-from models.support import convert, package_folder
 from softnpu.cli import atc
+from tests.models.nets import BIAS, WEIGHT, attention, convolution
+from tests.models.support import convert, package_folder
 
 DUMP = Path(__file__).with_name("netron_dump.mjs")
 TIME_LIMIT_S = 60

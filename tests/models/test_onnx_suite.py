@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from models.support import Array, Client, assert_same, convert, reference, run_once, session
+from tests.models.support import Array, Client, assert_same, convert, reference, run_once, session
 
 KNOWN = Path(__file__).with_name("onnx_suite_known.txt")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "generate_onnx_suite.py"

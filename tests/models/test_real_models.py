@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.support import Array, Client, assert_same, convert, package_folder, random, reference, run_once, session
+from tests.models.support import (
+    Array,
+    Client,
+    assert_same,
+    convert,
+    package_folder,
+    random,
+    reference,
+    run_once,
+    session,
+)
 
 OCR_LINE = "pip install --no-deps --ignore-requires-python rapidocr_onnxruntime"
 DETECTION, DIRECTION, RECOGNITION = (

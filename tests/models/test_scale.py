@@ -17,10 +17,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from models.nets import Array, floats, save, tensors
-from models.support import Client, assert_same, convert, random, reference
+from tests.models.nets import Array, floats, save, tensors
+from tests.models.support import Client, assert_same, convert, random, reference
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 300
 SMALL, LARGE = 1_000, 10_000
 MOST = 3.0  # how much longer a node may take in the larger graph
@@ -103,7 +103,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 import acl
-from models.support import Client, convert
+from tests.models.support import Client, convert
 
 task, model, om, data = sys.argv[1:]
 found = []
@@ -155,7 +155,7 @@ def external(name: str, offset: int) -> TensorProto:
 
 def in_child(folder: Path, task: str) -> dict[str, Any]:
     """Convert or run in a process of its own; says what it found and the most memory that it held."""
-    env = {**os.environ, "PYTHONPATH": str(TESTS), "SOFTNPU_ENGINE": "onnxruntime"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "SOFTNPU_ENGINE": "onnxruntime"}
     words = [str(folder / name) for name in ("large.onnx", "large.om", "x.npy")]
     command = [sys.executable, "-c", CHILD, task, *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=TIME_LIMIT_S)

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from test_examples import EXAMPLES, MEDIA, OCR_MODELS, PILLOW, run
+
+from tests.programs.test_examples import EXAMPLES, MEDIA, OCR_MODELS, PILLOW, run
 
 FOLDER = EXAMPLES / "dataflow"
 TORCH = pytest.mark.skipif(

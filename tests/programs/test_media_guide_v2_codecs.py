@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from test_pyacl_guide import run
+
+from tests.programs.test_pyacl_guide import run
 
 FOLDER = Path(__file__).parent / "media_guide_v2_codecs"
 PROGRAMS = sorted(FOLDER.glob("ch*.py"))

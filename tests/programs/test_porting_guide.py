@@ -17,7 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_npu")
-from porting_guide.runs import PROGRAMS, TRAINING, Net, new_training, run
+from tests.programs.porting_guide.runs import PROGRAMS, TRAINING, Net, new_training, run
 
 COLUMNS = (
     "Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "Self NPU %", "Self NPU", "NPU total",

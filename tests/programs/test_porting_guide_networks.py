@@ -19,8 +19,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_npu")
-from porting_guide.runs import PROGRAMS, STAND_INS, Net, new_training, run
 from torch import nn
+
+from tests.programs.porting_guide.runs import PROGRAMS, STAND_INS, Net, new_training, run
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def kind_of(number: int, wanted: str) -> str:
 
 def work(options: argparse.Namespace) -> None:
     """Make and drive files; a line on standard output before and after each."""
-    import fuzz_doors
-    from fuzz_seeds import read_list
+    from tests.robustness import fuzz_doors
+    from tests.robustness.fuzz_seeds import read_list
 
     said = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     faulthandler.enable()
@@ -98,9 +98,8 @@ def put_aside(options: argparse.Namespace, what: str, number: int, text: str) ->
 
 def one_file(options: argparse.Namespace, seed: object, rng: Random, watch: object) -> str:
     """Make a hostile file and open it."""
-    import fuzz_doors
-    import fuzz_mutate
-    from fuzz_seeds import Seed
+    from tests.robustness import fuzz_doors, fuzz_mutate
+    from tests.robustness.fuzz_seeds import Seed
 
     assert isinstance(seed, Seed) and isinstance(watch, fuzz_doors.Watch)
     inside, out = options.room / "in", options.room / "out"
@@ -138,7 +137,14 @@ class Worker:
         self.options, self.last, self.step = options, last, step
         self.number, self.what, self.base = first - step, "", 0
         self.since = time.monotonic()
-        command = [sys.executable, __file__, "--worker", f"--seed={options.seed}", f"--first={first}"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.robustness.fuzz_files",
+            "--worker",
+            f"--seed={options.seed}",
+            f"--first={first}",
+        ]
         command += [f"--count={last - first}", f"--step={step}", f"--kind={options.kind}"]
         command += [f"--seeds={options.seeds}", f"--room={self.room}"]
         command += [f"--keep={options.keep}"] if options.keep is not None else []
@@ -186,14 +192,14 @@ class Worker:
 
 def _environment(room: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTNPU_", "ASCEND_", "SLOG_"))}
-    path = os.pathsep.join([str(HERE), str(HERE.parent), kept.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE.parents[1]), kept.get("PYTHONPATH", "")])
     here = {"HOME": str(room / "home"), "SOFTNPU_RUNTIME_DIR": str(room / "home"), "SOFTNPU_ENGINE": "onnxruntime"}
     return kept | here | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def run(seed: int, count: int, kind: str = "", keep: Path | None = None, workers: int = 2, first: int = 0) -> Report:
     """Make and drive files in worker processes."""
-    from fuzz_seeds import lay_out
+    from tests.robustness.fuzz_seeds import lay_out
 
     report = Report(count)
     with tempfile.TemporaryDirectory(prefix="softnpu-fuzz-") as scratch:
@@ -290,5 +296,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE), str(HERE.parent)]
     sys.exit(main())

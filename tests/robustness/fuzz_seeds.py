@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from caffe_support import caffemodel
 from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.cli import atc
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH as TENSORFLOW_GRAPH
 from softnpu.graph.wire import encode
+from tests.caffe_support import caffemodel
 
 TYPES = (
     "float32",

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from media_damage import NV12, Pictures, Video, ok, resident
 
 import acl
 from softnpu.runtime.process import process
+from tests.robustness.media_damage import NV12, Pictures, Video, ok, resident
 
 failures: list[str] = []
 counts: dict[str, int] = {}

@@ -8,9 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import fuzz_files
-import fuzz_mutate
-import fuzz_seeds
 import onnx
 import pytest
 
@@ -21,6 +18,7 @@ from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.inout import ModelInfo, TensorInfo
+from tests.robustness import fuzz_files, fuzz_mutate, fuzz_seeds
 
 SHORT, LONG = 1500, 10_000
 

@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Any
 
 import torch
-from op_db_compare import Differs, NotCounted, case, compare, copied, onto_npu, tensors
-from op_db_page import Report
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 from torch.testing._internal.common_optimizers import OptimizerInfo, OptimizerInput, optim_db
 from torch.utils._pytree import tree_map
+
+from tests.torch.op_db_compare import Differs, NotCounted, case, compare, copied, onto_npu, tensors
+from tests.torch.op_db_page import Report
 
 MODULE_FORMS = ("train", "eval", "backward", "transfer", "device")
 STEPS = 5

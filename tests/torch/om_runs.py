@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from support import ok
 
 import acl
 from softnpu.base.dtypes import numpy_name
 from softnpu.cli import atc
+from tests.support import ok
 
 Array = np.ndarray[Any, Any]
 _TO_DEVICE, _TO_HOST = 1, 2

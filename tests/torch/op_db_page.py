@@ -27,7 +27,7 @@ HEAD = """<!-- Written by tests/torch/op_db_run.py; do not edit. -->
 # torch_npu: operators
 
 PyTorch's own databases on the npu device against the cpu device: torch {torch}, {samples}. To write this page again:
-`python tests/torch/op_db_run.py --what op,module,optim --dtypes all --samples {count} --page docs/support/torch_operators.md`.
+`python -m tests.torch.op_db_run --what op,module,optim --dtypes all --samples {count} --page docs/support/torch_operators.md`.
 The slow test `tests/torch/test_torch_op_db.py` runs the same and fails when something else than the exceptions below differs.
 
 A case is (entry, dtype, form). It counts when the cpu device can do it, and passes when npu gives the same values (torch's own

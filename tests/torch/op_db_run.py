@@ -1,6 +1,6 @@
 """PyTorch's own databases on the npu device against the cpu device: operators, modules, optimizers.
 
-`python tests/torch/op_db_run.py [--what op,module,optim] [--dtypes float32,int64 | all] [--samples 4] [--only add,mm] [--shard 0/2]
+`python -m tests.torch.op_db_run [--what op,module,optim] [--dtypes float32,int64 | all] [--samples 4] [--only add,mm] [--shard 0/2]
 [--json failures.json] [--save all.json] [--page docs/support/torch_operators.md [--join a.json,b.json]]`
 
 A case is (operator, dtype, form): forward, non-contiguous arguments, backward, in-place, out= (strided, and empty: resized).
@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from module_db_run import STEPS, run_modules, run_optimizers
-from op_db_compare import NotCounted, case, compare, copied, onto_npu, tensors
-from op_db_page import Report, joined, page
 from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_map
+
+from tests.torch.module_db_run import STEPS, run_modules, run_optimizers
+from tests.torch.op_db_compare import NotCounted, case, compare, copied, onto_npu, tensors
+from tests.torch.op_db_page import Report, joined, page
 
 FORMS = ("forward", "noncontiguous", "backward", "inplace", "out", "out_resized")
 DTYPES = ("float32", "int64", "bool", "complex64", "float16")

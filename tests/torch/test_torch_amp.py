@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 import torch_npu.optim
-from chip_runs import python
-from rank_runs import ranks
 from torch import Tensor, nn
+
+from tests.torch.chip_runs import python
+from tests.torch.rank_runs import ranks
 
 
 def model() -> nn.Module:

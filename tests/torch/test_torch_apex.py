@@ -9,8 +9,9 @@ import pytest
 import torch
 from apex import amp
 from apex.amp import _amp_state
-from apex_runs import cnn, fresh_amp, pictures, run  # noqa: F401
 from torch import nn
+
+from tests.torch.apex_runs import cnn, fresh_amp, pictures, run  # noqa: F401
 
 TABLE = {
     "O0": ("torch.float32", "False", "None", "False", "1.0"),

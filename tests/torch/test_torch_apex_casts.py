@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from apex import amp
 from apex.amp import _amp_state, lists
-from apex_runs import fresh_amp, pictures  # noqa: F401
 from torch import Tensor, nn
+
+from tests.torch.apex_runs import fresh_amp, pictures  # noqa: F401
 
 HALF, FULL = torch.float16, torch.float32
 

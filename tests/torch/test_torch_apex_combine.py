@@ -11,8 +11,9 @@ import torch
 from apex import amp
 from apex.contrib import combine_tensors
 from apex.parallel import LARC, SyncBatchNorm, convert_syncbn_model
-from apex_runs import cnn, former, fresh_amp, pictures, run, sentences  # noqa: F401
 from torch import nn
+
+from tests.torch.apex_runs import cnn, former, fresh_amp, pictures, run, sentences  # noqa: F401
 
 FUSED = [name for name in apex.optimizers.__all__ if name.startswith("Npu")]
 

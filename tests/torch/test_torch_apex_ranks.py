@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rank_runs import ranks
+
+from tests.torch.rank_runs import ranks
 
 AGREE = """
 from apex import amp

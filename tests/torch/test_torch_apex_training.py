@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 from apex import amp
-from apex_runs import cnn, former, fresh_amp, pictures, run, sentences  # noqa: F401
 from torch import nn
+
+from tests.torch.apex_runs import cnn, former, fresh_amp, pictures, run, sentences  # noqa: F401
 
 MODELS = {"cnn": (cnn, pictures), "transformer": (former, sentences)}
 _reference: dict[str, list[float]] = {}

@@ -13,8 +13,9 @@ import pytest
 import torch
 from apex import amp, fp16_utils
 from apex.parallel import DistributedDataParallel
-from apex_runs import cnn, fresh_amp, pictures, run  # noqa: F401
 from torch import nn
+
+from tests.torch.apex_runs import cnn, fresh_amp, pictures, run  # noqa: F401
 
 HALF, FULL = torch.float16, torch.float32
 

@@ -7,9 +7,10 @@ import re
 
 import pytest
 import torch
-from chip_runs import outcomes, python
 from torch_npu import _chip, _patches
 from torch_npu._chip_rows import ROWS
+
+from tests.torch.chip_runs import outcomes, python
 
 SNIPPETS = {
     "float16": "out = float((torch.ones(2, 3).npu().half() @ torch.ones(3, 2).npu().half()).sum())",

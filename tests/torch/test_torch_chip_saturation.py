@@ -6,7 +6,8 @@ import re
 
 import pytest
 import torch
-from chip_runs import outcomes
+
+from tests.torch.chip_runs import outcomes
 
 HALF = "torch.tensor([12.0, -1.0, 2.0], device='npu').half()"
 SNIPPETS = {

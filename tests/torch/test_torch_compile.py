@@ -14,7 +14,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch import Tensor, nn
 
-from models import SMALL, loss_of  # isort: skip
+from tests.torch.models import SMALL, loss_of  # isort: skip
 
 GRAPHS = ["aot_eager", "npugraphs", "npugraph_ex"]
 COMPILERS = ["inductor", "npu"]

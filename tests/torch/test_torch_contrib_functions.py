@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from test_torch_npu_boxes import corner_boxes, plain_forms, plain_iou, plain_nms
 from torch_npu import contrib
 from torch_npu.contrib import _old_names
+
+from tests.torch.test_torch_npu_boxes import corner_boxes, plain_forms, plain_iou, plain_nms
 
 
 def test_names() -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_torch_npu_boxes_coders import ROIS, bilinear, plain_ps, plain_roi_align
 from torch import nn
 from torch_npu import contrib
 from torch_npu.contrib import module
+
+from tests.torch.test_torch_npu_boxes_coders import ROIS, bilinear, plain_ps, plain_roi_align
 
 
 def guide_shuffle(x: torch.Tensor, groups: int) -> torch.Tensor:

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch_npu  # noqa: F401
-from dataflow_runs import Sink
 from torch import nn
 
 from softnpu.flow import codec, codes, dtypes, model_build, torch_door
@@ -20,6 +19,7 @@ from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.npu_model import npu_model
 from softnpu.flow.points import Framework
 from softnpu.flow.tensor import TensorDesc
+from tests.torch.dataflow_runs import Sink
 
 ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
 

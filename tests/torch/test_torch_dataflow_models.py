@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch_npu  # noqa: F401
-from dataflow_runs import Sink, call, started
 from torch import nn
 
 from softnpu.flow import codec, codes, dtypes, torch_door
@@ -18,6 +17,7 @@ from softnpu.flow.npu_model import npu_model
 from softnpu.flow.register import msg_type_register
 from softnpu.flow.running import get_running_device_id
 from softnpu.flow.tensor import TensorDesc
+from tests.torch.dataflow_runs import Sink, call, started
 
 ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
 

@@ -22,7 +22,7 @@ from torch_npu.npu.graphs import (
     make_graphed_callables,
 )
 
-from models import SMALL, loss_of  # isort: skip
+from tests.torch.models import SMALL, loss_of  # isort: skip
 
 
 def test_a_replay_uses_the_new_inputs() -> None:

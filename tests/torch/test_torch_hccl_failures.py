@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from hccl_programs import launch
+
+from tests.torch.hccl_programs import launch
 
 PROGRAM = "failures.py"
 PATIENCE = 120.0  # the group's timeout where the error must not wait for it

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hccl_programs import launch
+
+from tests.torch.hccl_programs import launch
 
 PROGRAM = "fused.py"
 

@@ -13,9 +13,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch_npu
-from hccl_programs import launch
 from torch import nn
 from torch_npu.distributed import run
+
+from tests.torch.hccl_programs import launch
 
 SPAWNED = str(launch.HERE / "spawned.py")
 SHORT = timedelta(seconds=1)

@@ -9,7 +9,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch import Tensor, nn
 
-from models import FULL, SMALL, Case, loss_of  # isort: skip
+from tests.torch.models import FULL, SMALL, Case, loss_of  # isort: skip
 
 
 def pair(case: Case) -> tuple[nn.Module, nn.Module, Tensor, Tensor]:

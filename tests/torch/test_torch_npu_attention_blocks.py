@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from test_torch_npu_attention_inference import OPS, attend, check, rand
+
+from tests.torch.test_torch_npu_attention_inference import OPS, attend, check, rand
 
 
 def test_ring_attention_merges_two_halves():

@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
-from test_torch_npu_attention import COMPRESSED, OPS, blocks, check, rand, reference  # noqa: F401
 from torch import Tensor
+
+from tests.torch.test_torch_npu_attention import COMPRESSED, OPS, blocks, check, rand, reference  # noqa: F401
 
 
 def bits_of(mask: Tensor, count: int) -> Tensor:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from test_torch_npu_attention_inference import OPS, check, rand
+
+from tests.torch.test_torch_npu_attention_inference import OPS, check, rand
 
 
 @pytest.mark.parametrize("mode", ["Norm", "PA_NZ"])

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_torch_npu_boxes import corner_boxes
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_npu import operators
+
+from tests.torch.test_torch_npu_boxes import corner_boxes
 
 operators.register()
 npu: Any = torch.ops.npu

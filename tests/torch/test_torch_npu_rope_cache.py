@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_torch_npu_attention_inference import OPS, check, rand
 from torch import Tensor
+
+from tests.torch.test_torch_npu_attention_inference import OPS, check, rand
 
 BATCH, ROWS, Q, KV, WIDTH = 2, 3, 4, 2, 8
 SPLITS = [Q * WIDTH, KV * WIDTH, KV * WIDTH]

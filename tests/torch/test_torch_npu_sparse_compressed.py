@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_torch_npu_attention_inference import OPS, check, rand
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tests.torch.test_torch_npu_attention_inference import OPS, check, rand
 
 HEADS, KV, WIDTH = 4, 2, 8
 SIZE, STRIDE, SELECT, COUNT = 4, 2, 8, 3

@@ -12,7 +12,8 @@ import pytest
 import torch
 import torch_npu
 import torch_npu.onnx
-from om_runs import convert, export, run
+
+from tests.torch.om_runs import convert, export, run
 
 Case = tuple[str, Callable[..., Any], tuple[torch.Tensor, ...]]
 

@@ -13,10 +13,10 @@ import onnx
 import pytest
 import torch
 import torch_npu.onnx
-from om_runs import convert, export, run
 from torch_npu import _onnx_names
 
 from softnpu.cli import atc
+from tests.torch.om_runs import convert, export, run
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "torch_seed_004"
 

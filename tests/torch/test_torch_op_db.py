@@ -1,4 +1,4 @@
-"""PyTorch's operator database on npu: a fixed sample here, all of it in the slow run (also `python tests/torch/op_db_run.py`)."""
+"""PyTorch's operator database on npu: a fixed sample here, all of it in the slow run (also `python -m tests.torch.op_db_run`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_npu")
-from op_db_page import joined, page  # noqa: E402
+from tests.torch.op_db_page import joined, page  # noqa: E402
 
 PROGRAM = Path(__file__).with_name("op_db_run.py")
 # Each stands for a way through the backend: structured, views, indices, random, lists, conj, own kernels, host arguments, resizing.
@@ -72,7 +72,6 @@ def test_the_program_finds_a_difference(tmp_path: Path) -> None:
         "library = torch.library.Library('aten', 'IMPL')\n"
         "library.impl('asinh.out', lambda x, *, out: out.copy_(x), 'PrivateUse1', allow_override=True)\n"
         f"sys.argv = ['op_db_run.py', '--only', 'asinh', '--dtypes', 'float32', '--forms', 'forward,out,backward']\n"
-        f"sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
         f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')\n"
     )
     done = subprocess.run([sys.executable, str(spoilt)], capture_output=True, text=True, timeout=60, check=False)

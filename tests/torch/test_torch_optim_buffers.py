@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch_npu
 import torch_npu.optim as fused
-from test_torch_optim import SHAPES, assert_same, gradients, params, train
 from torch import nn
+
+from tests.torch.test_torch_optim import SHAPES, assert_same, gradients, params, train
 
 ALL = ["Adadelta", "Adam", "AdamP", "AdamW", "BertAdam", "Lamb", "RMSprop", "RMSpropTF", "SGD"]
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from profile_runs import STEPS, rows, training_step
 from torch_npu import profiler
 from torch_npu.profiler import ProfilerAction, ProfilerActivity, _ExperimentalConfig, dynamic_profile
 from torch_npu.profiler.profiler import analyse
+
+from tests.torch.profile_runs import STEPS, rows, training_step
 
 
 @pytest.fixture

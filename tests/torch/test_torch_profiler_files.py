@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from profile_runs import profiled, rows, training_step
 from torch_npu import profiler
 from torch_npu.profiler import ProfilerActivity, _ExperimentalConfig
+
+from tests.torch.profile_runs import profiled, rows, training_step
 
 
 @pytest.fixture

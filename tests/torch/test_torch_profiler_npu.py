@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch_npu
-from profile_runs import rows, training_step
 from torch_npu import profiler
 from torch_npu.utils.profiler import Profile
+
+from tests.torch.profile_runs import rows, training_step
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.npu
-from chip_runs import outcomes, python
 from torch import nn
+
+from tests.torch.chip_runs import outcomes, python
 
 CHIP = {"SOFTNPU_TORCH": "chip", "SOFTNPU_SOC": "Ascend910A"}  # the adapter that the guide is about
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from support import ok
 
 import acl
 from softnpu.base.dtypes import numpy_name
 from softnpu.cli import atc
+from tests.support import ok
 
 Array = np.ndarray[Any, Any]
 FLOAT, INT32, INT64, UINT8 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8

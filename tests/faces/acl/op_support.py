@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support import ok
 
 import acl
 from softnpu.base.dtypes import from_numpy
 from softnpu.compiler.build import build_single_ops
 from softnpu.compiler.options import Options
+from tests.support import ok
 
 Array = np.ndarray[Any, Any]
 ND = 2

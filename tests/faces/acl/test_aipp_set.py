@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import message, ok
 
 import acl
 from softnpu.runtime.process import process
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 INVALID = 100000

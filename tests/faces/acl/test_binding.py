@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import message, ok
 
 import acl
 from acl._boundary import body_of, rows_of
+from tests.support import message, ok
 
 SUBMODULES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
 MODULES = ("acl", *(f"acl.{name}" for name in SUBMODULES))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_support import Array, Tensor, compile_ops
-from support import message, ok
 
 import acl
+from tests.faces.acl.op_support import Array, Tensor, compile_ops
+from tests.support import message, ok
 
 M, N, K = 20, 7, 33
 RNG = np.random.default_rng(3)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, Hold, Reporter, in_thread, message, ok
 
 import acl
+from tests.support import WAIT, Hold, Reporter, in_thread, message, ok
 
 INVALID_PARAM, STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NO_CALLBACK = 100000, 107011, 107012, 107015
 REPORT_TIMEOUT, SYNC_TIMEOUT = 507012, 507046

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy
 import pytest
-from support import in_thread, message, ok
 
 import acl
 from softnpu.runtime import memory as memory_module
+from tests.support import in_thread, message, ok
 
 SOURCE = Path(memory_module.__file__).parents[2]
 MIB = 1 << 20

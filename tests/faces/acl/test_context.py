@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support import Hold, in_thread, message, ok
 
 import acl
+from tests.support import Hold, in_thread, message, ok
 
 INVALID_PARAM, NO_CONTEXT, BAD_VALUE, OTHER_CONTEXT, NOT_SET = 100000, 107002, 107000, 107003, 107021
 NO_STREAM = 207008

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy
 import pytest
-from support import WAIT, Hold, in_thread, message, ok
 
 import acl
 from softnpu.runtime.process import process
+from tests.support import WAIT, Hold, in_thread, message, ok
 
 H2H, H2D, D2H, D2D, DEFAULT, H2B = range(6)
 MIB = 1 << 20

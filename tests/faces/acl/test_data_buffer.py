@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support import message, ok
 
 import acl
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 READERS: tuple[Callable[[int], int], ...] = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import message, ok
 
 import acl
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 ND = 2

@@ -6,9 +6,9 @@ import os
 import threading
 
 import pytest
-from support import Hold, in_thread, message, ok
 
 import acl
+from tests.support import Hold, in_thread, message, ok
 
 INVALID_PARAM, NO_CONTEXT, BAD_DEVICE, BAD_VALUE = 100000, 107002, 107001, 107000
 NOT_SUPPORTED, SYNC_TIMEOUT, STREAM_ABORT = 207000, 507046, 107023

@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from support import message, ok
 
 import acl
 from softnpu.compiler import build, options
+from tests.support import message, ok
 
 Array = np.ndarray[Any, Any]
 Fields = dict[int, list[Any]]

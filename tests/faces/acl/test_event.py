@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
-from support import WAIT, Hold, in_thread, message, ok
 
 import acl
+from tests.support import WAIT, Hold, in_thread, message, ok
 
 INVALID_PARAM, BAD_VALUE, OTHER_CONTEXT, NOT_SUPPORTED = 100000, 107000, 107003, 207000
 NO_TIME, REVERSED, WAIT_TIMEOUT, NO_EVENT, SYNC_TIMEOUT = 107006, 107007, 107019, 207007, 507047

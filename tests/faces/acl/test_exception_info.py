@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Hold, in_thread, ok
 
 import acl
+from tests.support import Hold, in_thread, ok
 
 NOT_KNOWN = 0xFFFFFFFF
 NOT_SUPPORTED = 207000

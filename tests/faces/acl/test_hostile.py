@@ -331,9 +331,9 @@ def main() -> None:
 
 
 def run(tmp_path: Path, *arguments: str, **environment: str) -> str:
-    command = [sys.executable, "-X", "faulthandler", __file__, *arguments]
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.faces.acl.test_hostile", *arguments]
     settings = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(Path(__file__).parents[2])]),
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(Path(__file__).parents[3])]),
         "HOME": str(tmp_path), "SOFTNPU_RUNTIME_DIR": str(tmp_path), **environment,
     }  # fmt: skip
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=120)

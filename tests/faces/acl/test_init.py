@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import in_thread, message, ok
 
 import acl
+from tests.support import in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

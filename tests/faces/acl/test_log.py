@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, in_thread, ok
 
 import acl
 from softnpu.base import log as module
 from softnpu.base.log import DEBUG, ERROR, EVENT, INFO, WARNING, Log
+from tests.support import WAIT, in_thread, ok
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

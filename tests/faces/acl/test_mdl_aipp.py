@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, Memory, Net, dataset, load
-from support import message, ok
 
 import acl
+from tests.faces.acl.mdl_support import INVALID, Memory, Net, dataset, load
+from tests.support import message, ok
 
 ID, NO_AIPP, LENGTH, FAILURE = 145003, 145015, 145012, 500001
 NONE = 0xFFFFFFFF

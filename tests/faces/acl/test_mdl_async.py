@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, Memory, Net, dataset, device, floats, load
-from support import Hold, message, ok
 
 import acl
+from tests.faces.acl.mdl_support import INVALID, Memory, Net, dataset, device, floats, load
+from tests.support import Hold, message, ok
 
 ID, PARAM, STALE = 145003, 145000, 107000
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, KERNEL, LONG, NOT_SUPPORTED, describe, host, load, om
-from support import message, ok
 
 import acl
+from tests.faces.acl.mdl_support import INVALID, KERNEL, LONG, NOT_SUPPORTED, describe, host, load, om
+from tests.support import message, ok
 
 ID, LIMIT, STALE = 145003, 300000, 107000
 LAST = (1 << 64) - 1

@@ -6,10 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, SHAPE_INPUT, Memory, Net, convolved, dataset, device, floats, load, read
-from support import message, ok
 
 import acl
+from tests.faces.acl.mdl_support import (
+    INVALID,
+    SHAPE_INPUT,
+    Memory,
+    Net,
+    convolved,
+    dataset,
+    device,
+    floats,
+    load,
+    read,
+)
+from tests.support import message, ok
 
 ID, NO_GEAR, LENGTH, ADDRESS = 145003, 145013, 145012, 145011
 FLOAT32, INT64, ND = 0, 9, 2

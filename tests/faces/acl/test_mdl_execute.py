@@ -8,12 +8,24 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from mdl_support import INVALID, WEIGHT, Memory, Net, convolved, dataset, device, floats, load, proto, read
-from support import Hold, in_thread, message, ok
 
 import acl
 from softnpu.base.dtypes import numpy_name
 from softnpu.cli import atc
+from tests.faces.acl.mdl_support import (
+    INVALID,
+    WEIGHT,
+    Memory,
+    Net,
+    convolved,
+    dataset,
+    device,
+    floats,
+    load,
+    proto,
+    read,
+)
+from tests.support import Hold, in_thread, message, ok
 
 ID, PARAM, STALE, INTERNAL, NO_CONTEXT, TIMEOUT = 145003, 145000, 107000, 500002, 107002, 507046
 TOLERANCE = 64

@@ -9,11 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mdl_support import INVALID, NOT_SUPPORTED, WEIGHT, Memory, Net, dataset, device, floats, host, load, om, proto
-from support import in_thread, message, ok
 
 import acl
 from softnpu.cli import atc
+from tests.faces.acl.mdl_support import (
+    INVALID,
+    NOT_SUPPORTED,
+    WEIGHT,
+    Memory,
+    Net,
+    dataset,
+    device,
+    floats,
+    host,
+    load,
+    om,
+    proto,
+)
+from tests.support import in_thread, message, ok
 
 PATH, DATA, ID, SMALL = 145002, 145006, 145003, 145000
 NO_CONTEXT, NOT_STARTED = 107002, 100001

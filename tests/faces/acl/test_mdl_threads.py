@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mdl_support import Memory, Net, dataset, describe, device, floats, load, om
-from support import WAIT, in_thread, ok
 
 import acl
+from tests.faces.acl.mdl_support import Memory, Net, dataset, describe, device, floats, load, om
+from tests.support import WAIT, in_thread, ok
 
 ID = 145003
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy
 import pytest
-from support import in_thread, message, ok
 
 import acl
 from softnpu.runtime import memory as memory_module
+from tests.support import in_thread, message, ok
 
 HBM, DDR = 1, 0
 MIB = 1 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support import WAIT, in_thread, message, ok
 
 import acl
+from tests.support import WAIT, in_thread, message, ok
 
 INVALID_PARAM, BAD_VALUE, WAIT_TIMEOUT, NO_NOTIFY, SYNC_TIMEOUT = 100000, 107000, 107019, 207009, 507046
 

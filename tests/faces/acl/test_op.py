@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from op_support import Tensor, compile_ops, empty, execute, row
-from support import Hold, message, ok
 
 import acl
 from softnpu.runtime.process import reset
+from tests.faces.acl.op_support import Tensor, compile_ops, empty, execute, row
+from tests.support import Hold, message, ok
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
 ADD = row("Add", [("int32", [3, 4])] * 2, [("int32", [3, 4])])

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, in_thread, ok
 
 import acl
+from tests.support import WAIT, in_thread, ok
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

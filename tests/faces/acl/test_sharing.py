@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, in_thread, message, ok
 
 import acl
 from softnpu.runtime import memory as memory_module
+from tests.support import WAIT, in_thread, message, ok
 
 SOURCE = Path(memory_module.__file__).parents[2]
 GRANULE = 2 << 20

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support import WAIT, Hold, Reporter, in_thread, message, ok
 
 import acl
+from tests.support import WAIT, Hold, Reporter, in_thread, message, ok
 
 INVALID_PARAM, BAD_VALUE, OTHER_CONTEXT, NOT_SUPPORTED = 100000, 107000, 107003, 207000
 SYNC_TIMEOUT, STREAM_ABORT, NO_STREAM = 507046, 107023, 207008

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy
 import pytest
-from support import message, ok
 
 import acl
 from softnpu.runtime.process import process
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 FLOAT, FLOAT16, INT32 = 0, 1, 3

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Hold, Reporter, ok
 
 import acl
 from softnpu.base.trace import Bus, Span, bus
+from tests.support import Hold, Reporter, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

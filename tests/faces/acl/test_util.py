@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy
 import pytest
-from support import ok
 
 import acl
+from tests.support import ok
 
 HOSTILE = [0, 1, 8, 0xDEADBEEF, (1 << 47) - 8, 1 << 47, 1 << 63, (1 << 64) - 1]
 NUMBERS = {

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_graphs import load, model, original
 
 from softnpu.compiler.aipp_config import AippConfig
 from softnpu.compiler.errors import AtcError
@@ -21,6 +20,7 @@ from softnpu.graph import aipp
 from softnpu.graph.aipp import AippParams
 from softnpu.graph.ir import Graph
 from softnpu.graph.om import TensorInfo
+from tests.unit.compiler.onnx_graphs import load, model, original
 
 RGB = AippParams(3, mean=(104, 117, 123, 0), var_reci=(0.017, 0.018, 0.019, 1.0))
 RNG = np.random.default_rng(5)
@@ -41,7 +41,7 @@ def graph_of(folder: Path, shape: list[Any], pads: int = 1, nodes: list[Any] | N
 
 def run(graph: Graph, images: np.ndarray) -> np.ndarray:
     """What onnxruntime makes of a graph; names are numbered, since two operators of a node must not share one."""
-    import onnx_graphs
+    from tests.unit.compiler import onnx_graphs
 
     low = lower(graph)
     for index, node in enumerate(low.nodes):

@@ -12,7 +12,6 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_graphs import model
 
 from softnpu.compiler import build, engine_check
 from softnpu.compiler.errors import AtcError
@@ -20,6 +19,7 @@ from softnpu.compiler.options import Options
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place
 from softnpu.graph.om import Om
+from tests.unit.compiler.onnx_graphs import model
 
 WEIGHT = np.random.default_rng(1).standard_normal((64, 16)).astype(np.float32)
 X = np.random.default_rng(2).standard_normal((2, 64)).astype(np.float32)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from caffe_support import caffemodel, net, run, write
 
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.caffe import read
 from softnpu.graph.wire import Message, encode
+from tests.caffe_support import caffemodel, net, run, write
 
 Array = np.ndarray[Any, Any]
 

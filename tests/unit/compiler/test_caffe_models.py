@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from caffe_support import run
 
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.caffe import read
+from tests.caffe_support import run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
 

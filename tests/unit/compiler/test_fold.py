@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_graphs import compute, model, original, types
 
 from softnpu.compiler.fold import fold
 from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.compiler.infer import infer_graph
 from softnpu.graph.ir import Graph
+from tests.unit.compiler.onnx_graphs import compute, model, original, types
 
 INT64 = TensorProto.INT64
 RNG = np.random.default_rng(4)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_graphs import load, model, original
 
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.gears import input_shapes, output_shapes
 from softnpu.graph.ir import Graph
+from tests.unit.compiler.onnx_graphs import load, model, original
 
 KERNEL = np.ones((2, 3, 3, 3), np.float32)
 

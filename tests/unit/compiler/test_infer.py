@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_graphs import load, model
 
 from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.infer import infer_graph, infer_node, ir_version
 from softnpu.graph.ir import Graph
+from tests.unit.compiler.onnx_graphs import load, model
 
 W = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_graphs import compute, load, model
 
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.infer import infer_node
@@ -16,6 +15,7 @@ from softnpu.compiler.lower import captures, lower, site_of
 from softnpu.graph.ir import Graph, Output
 from softnpu.graph.onnx_def import NODE
 from softnpu.graph.wire import decode
+from tests.unit.compiler.onnx_graphs import compute, load, model
 
 X = np.array([[1.5, -2.0, 3.0]], np.float32)
 

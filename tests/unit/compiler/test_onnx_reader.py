@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_graphs import compute, original
 
 from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.compiler.infer import infer_graph
 from softnpu.graph.ir import Graph
+from tests.unit.compiler.onnx_graphs import compute, original
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 X = np.array([[1.5, -2.0, 3.0]], np.float32)

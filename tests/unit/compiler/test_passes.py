@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.helper import make_node as op
-from onnx_graphs import compute, load, model, original, types
 
 from softnpu.compiler import passes
 from softnpu.compiler.fusion import FusionReport, Switches
@@ -35,6 +34,7 @@ from softnpu.compiler.passes import (
     transpose_pair,
 )
 from softnpu.graph.ir import Graph, Node, Output, Source, Value
+from tests.unit.compiler.onnx_graphs import compute, load, model, original, types
 
 
 def rand(*shape: int, seed: int = 0) -> np.ndarray:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from onnx.helper import make_node as op
-from onnx_graphs import compute, load, model, original, types
 
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.table import rename
@@ -26,6 +25,7 @@ from softnpu.compiler.passes.precision_files import (
     read_modify_mixlist,
 )
 from softnpu.graph.ir import Constant, Graph, Output
+from tests.unit.compiler.onnx_graphs import compute, load, model, original, types
 
 FLOAT, HALF = 0, 1
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_graphs import load, model
 
 from softnpu.compiler import build, interface, shapes
 from softnpu.compiler.infer import infer_node
@@ -18,6 +17,7 @@ from softnpu.executor import choose
 from softnpu.executor.engines.base import Place, view
 from softnpu.graph.ir import Graph, Output, Value
 from softnpu.graph.om import Om
+from tests.unit.compiler.onnx_graphs import load, model
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(6)

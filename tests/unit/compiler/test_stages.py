@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 from onnx import ModelProto, helper, save
-from onnx_graphs import model
 
 from softnpu.cli import atc
 from softnpu.compiler.describe import dump_to_json
+from tests.unit.compiler.onnx_graphs import model
 
 STAGES = ["RunParser", "PrepareAfterInferShape", "AfterGraphOptimize", "Build"]
 WEIGHT = np.float32([1.5, -2.0, 3.0])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from support import ok
 
 import acl
 from softnpu.base.errors import NpuError
@@ -20,6 +19,7 @@ from softnpu.executor import model as rooms
 from softnpu.executor.model import TOLERANCE, Given, Model
 from softnpu.graph.om import Om
 from softnpu.runtime.process import process
+from tests.support import ok
 
 PARAM, UNLOADED, DAMAGED = 145000, 145003, 145006
 

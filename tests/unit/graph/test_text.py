@@ -6,10 +6,10 @@ import random
 
 import pytest
 from google.protobuf import text_format
-from test_wire import OUTER, SAMPLE, fill, peer, plain
 
 from softnpu.graph.text import TextError, parse
 from softnpu.graph.wire import Message, decode
+from tests.unit.graph.test_wire import OUTER, SAMPLE, fill, peer, plain
 
 COLOUR = Message("Paint").add(
     colour=(1, {"RED": 0, "BLUE": 5}), more=(2, {"RED": 0, "BLUE": 5}, True), inner=(3, OUTER)

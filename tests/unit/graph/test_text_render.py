@@ -10,11 +10,11 @@ import onnx
 import pytest
 from google.protobuf import struct_pb2, text_format
 from onnx import TensorProto, helper
-from test_wire import OUTER, SAMPLE, peer, plain
 
 from softnpu.graph.onnx_def import MODEL, TENSOR
 from softnpu.graph.text import parse, render
 from softnpu.graph.wire import Message, decode
+from tests.unit.graph.test_wire import OUTER, SAMPLE, peer, plain
 
 VALUE = Message("Value").add(number_value=(2, "double"), string_value=(3, "string"), bool_value=(4, "bool"))
 STRUCT = Message("Struct").add(fields=(1, "map", VALUE))

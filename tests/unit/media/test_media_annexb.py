@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from video_streams import Bits, encode, plain, sps_of
 
 from softnpu.base.errors import NpuError
 from softnpu.media.video import annexb
 from softnpu.media.video.sps import in_decode_order, parse
+from tests.unit.media.video_streams import Bits, encode, plain, sps_of
 
 
 def test_units_cover_all_data_with_either_start_code():

@@ -7,7 +7,14 @@ import threading
 import cv2
 import numpy as np
 import pytest
-from media_pictures import (
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media import csc
+from softnpu.media._planes import scratch
+from softnpu.media.convert import convert, in_bytes
+from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, YUV_400, YUV_PLANAR_420, PixelFormat, pixel_format
+from softnpu.media.picture import Pixels
+from tests.unit.media.media_pictures import (
     ALL,
     channels,
     expected,
@@ -17,13 +24,6 @@ from media_pictures import (
     picture,
     worst,
 )
-
-from softnpu.base.errors import NpuError, codes
-from softnpu.media import csc
-from softnpu.media._planes import scratch
-from softnpu.media.convert import convert, in_bytes
-from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, YUV_400, YUV_PLANAR_420, PixelFormat, pixel_format
-from softnpu.media.picture import Pixels
 
 SIZES = [(1, 1), (2, 2), (1, 2), (2, 1), (17, 13), (66, 34)]
 MATRIX = csc.matrix(csc.DEFAULT)

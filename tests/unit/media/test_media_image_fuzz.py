@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from image_samples import Guarded, chunk, distance, jpeg, luma, picture, pillow_jpeg, png, three_scans, with_orientation
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.jpeg import decode as jpeg_decode
@@ -16,6 +15,18 @@ from softnpu.media.jpeg import header as jpeg_header
 from softnpu.media.jpeg import turbo
 from softnpu.media.png import decode as png_decode
 from softnpu.media.png import parse as png_parse
+from tests.unit.media.image_samples import (
+    Guarded,
+    chunk,
+    distance,
+    jpeg,
+    luma,
+    picture,
+    pillow_jpeg,
+    png,
+    three_scans,
+    with_orientation,
+)
 
 NORMAL, LONG = 300, 5000
 MOST_PIXELS = 1 << 18  # a header may ask for a larger picture; the header alone is tried then

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import simplejpeg
-from image_samples import (
+from PIL import Image, ImageOps
+
+from softnpu.base.errors import NpuError, codes
+from softnpu.media.formats import pixel_format
+from softnpu.media.jpeg import turbo
+from softnpu.media.jpeg.decode import decode, native_format, output_strides
+from softnpu.media.jpeg.header import JpegInfo, parse
+from softnpu.media.picture import Pixels
+from tests.unit.media.image_samples import (
     Guarded,
     distance,
     jpeg,
@@ -22,14 +30,6 @@ from image_samples import (
     three_scans,
     with_orientation,
 )
-from PIL import Image, ImageOps
-
-from softnpu.base.errors import NpuError, codes
-from softnpu.media.formats import pixel_format
-from softnpu.media.jpeg import turbo
-from softnpu.media.jpeg.decode import decode, native_format, output_strides
-from softnpu.media.jpeg.header import JpegInfo, parse
-from softnpu.media.picture import Pixels
 
 NV12, NV21 = 1, 2
 SAMPLINGS = ["444", "422", "420", "440", "400"]

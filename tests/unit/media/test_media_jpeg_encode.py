@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from image_samples import by_opencv, distance, jpeg, luma, picture, planes_by_ffmpeg, psnr
 from PIL import Image
 
 from softnpu.base.errors import NpuError, codes
@@ -18,6 +17,7 @@ from softnpu.media.jpeg.encode import JpegTables, bound, encode, standard_tables
 from softnpu.media.jpeg.header import parse, refused
 from softnpu.media.jpeg.tables import ZIGZAG
 from softnpu.media.picture import Pixels
+from tests.unit.media.image_samples import by_opencv, distance, jpeg, luma, picture, planes_by_ffmpeg, psnr
 
 NV12, NV21, GREY = 1, 2, 0
 PACKED = {7: "yuyv", 8: "uyvy", 9: "yvyu", 10: "vyuy"}

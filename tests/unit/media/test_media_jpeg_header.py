@@ -8,11 +8,11 @@ import time
 
 import numpy as np
 import pytest
-from image_samples import jpeg, picture, pillow_jpeg, three_scans, with_orientation
 from PIL import Image
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.jpeg.header import JpegInfo, parse, refused
+from tests.unit.media.image_samples import jpeg, picture, pillow_jpeg, three_scans, with_orientation
 
 
 def broken(data: object) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from image_samples import Guarded, by_pillow, chunk, picture, png
 from PIL import Image
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.formats import pixel_format
 from softnpu.media.picture import Pixels
 from softnpu.media.png import PngInfo, decode, output_strides, outputs, parse, refused
+from tests.unit.media.image_samples import Guarded, by_pillow, chunk, picture, png
 
 RGB, BGR, ARGB, ABGR, RGBA, BGRA = 12, 13, 14, 15, 16, 17
 SIZES = [(1, 1), (2, 3), (9, 7), (32, 32), (61, 40)]

@@ -7,12 +7,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from media_pictures import ALL, channels, decode, in_larger_memory, outside_is_untouched, picture
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.formats import NV12, RGB_888, YUV_400, PixelFormat, pixel_format
 from softnpu.media.picture import Pixels
 from softnpu.media.scale import INTERPOLATIONS, resize
+from tests.unit.media.media_pictures import ALL, channels, decode, in_larger_memory, outside_is_untouched, picture
 
 Array = np.ndarray[Any, Any]
 SIZES = [((17, 13), (34, 26)), ((34, 26), (17, 13)), ((40, 30), (23, 51)), ((1, 1), (5, 4)), ((9, 7), (1, 1))]

@@ -4,7 +4,6 @@ import resource
 
 import numpy as np
 import pytest
-from video_streams import encode, fields, plain, sps_of, stacked
 
 from softnpu.base.errors import NpuError
 from softnpu.media.formats import NV12, NV21, pixel_format
@@ -13,6 +12,7 @@ from softnpu.media.video import annexb
 from softnpu.media.video.decoder import VideoDecoder
 from softnpu.media.video.deliver import deliver
 from softnpu.media.video.sps import parse
+from tests.unit.media.video_streams import encode, fields, plain, sps_of, stacked
 
 
 def run(codec, packets, **options):

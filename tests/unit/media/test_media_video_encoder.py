@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from video_streams import moving, plain, probe, sps_of
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.formats import NV12, NV21, RGB_888, pixel_format
@@ -10,6 +9,7 @@ from softnpu.media.picture import Pixels
 from softnpu.media.video import annexb
 from softnpu.media.video.encoder import VideoEncoder
 from softnpu.media.video.settings import EncoderSettings, Vui, pixel_aspect
+from tests.unit.media.video_streams import moving, plain, probe, sps_of
 
 CODECS = ["h264", "hevc"]
 

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
-from video_streams import encode, plain, stacked
 
 from softnpu.media.video import annexb
 from softnpu.media.video.decoder import MAX_WAITING, VideoDecoder
+from tests.unit.media.video_streams import encode, plain, stacked
 
 KINDS = {
     "h264": ["bframes=3:b-adapt=0:keyint=6", "bframes=0:slices=3:keyint=6", "interlaced=1:bframes=2:keyint=6"],

@@ -7,13 +7,13 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from media_pictures import ALL, channels, in_larger_memory, outside_is_untouched, own_size, picture
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import csc, vpc
 from softnpu.media.convert import convert
 from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, YUV_400, PixelFormat, pixel_format
 from softnpu.media.picture import Pixels, Region
+from tests.unit.media.media_pictures import ALL, channels, in_larger_memory, outside_is_untouched, own_size, picture
 
 Array = np.ndarray[Any, Any]
 CV2_BORDERS = {

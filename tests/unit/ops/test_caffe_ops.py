@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from caffe_support import net, op, run, write
 
 from softnpu.compiler.errors import AtcError
+from tests.caffe_support import net, op, run, write
 
 Array = np.ndarray[Any, Any]
 

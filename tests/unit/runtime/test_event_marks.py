@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support import WAIT
 
 from softnpu.runtime.event import TIME_LINE, Cell, Event, Mark, Notify, SharedCell, Wait
+from tests.support import WAIT
 
 CONTEXT: Any = SimpleNamespace()
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, in_thread
 
 from softnpu.base import log
 from softnpu.base.errors import NpuError
 from softnpu.runtime import queue as module
 from softnpu.runtime.queue import Queue
+from tests.support import WAIT, in_thread
 
 
 class Gate:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import WAIT, in_thread, ok
-from v1_video_support import Vdec
 
 import acl
 from softnpu.base.errors import NpuError
@@ -24,6 +22,8 @@ from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.system import Registry
 from softnpu.media.v2.vpc import VpcChannel
 from softnpu.runtime.process import process
+from tests.faces.acl.media.v1_video_support import Vdec
+from tests.support import WAIT, in_thread, ok
 
 NO_MEM, UNEXIST = 0x0C, 0x05
 MOMENT = 0.2
@@ -212,8 +212,7 @@ def test_a_process_waits_for_a_picture_that_is_being_written(tmp_path: Path) -> 
     """A thread that stands inside a library when the interpreter goes can take the process with it."""
     lines = """
         import os, sys, time, acl
-        sys.path[:0] = sys.argv[1:]
-        from v1_video_support import Vdec
+        from tests.faces.acl.media.v1_video_support import Vdec
         from softnpu.runtime.process import process
         acl.init(), acl.rt.set_device(0)
         vdec = Vdec()
@@ -223,7 +222,5 @@ def test_a_process_waits_for_a_picture_that_is_being_written(tmp_path: Path) -> 
     """
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(lines), encoding="utf-8")
-    here = Path(__file__).parent
-    words = [sys.executable, str(program), str(here), str(here.parents[2])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (7, "written", "")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support import Hold, in_thread, message, ok
-from v1_support import Pic, channel, nv12
 
 import acl
+from tests.faces.acl.media.v1_support import Pic, channel, nv12
+from tests.support import Hold, in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 media = acl.media

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import in_thread, message, ok
-from v1_support import download
 
 import acl
+from tests.faces.acl.media.v1_support import download
+from tests.support import in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 media = acl.media

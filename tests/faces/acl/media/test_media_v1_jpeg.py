@@ -10,10 +10,23 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
-from support import Hold, in_thread, message, ok
-from v1_support import NV12, NV21, RGB, UNKNOWN, YUYV, Array, Pic, channel, download, nv12, up, upload
 
 import acl
+from tests.faces.acl.media.v1_support import (
+    NV12,
+    NV21,
+    RGB,
+    UNKNOWN,
+    YUYV,
+    Array,
+    Pic,
+    channel,
+    download,
+    nv12,
+    up,
+    upload,
+)
+from tests.support import Hold, in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 media = acl.media

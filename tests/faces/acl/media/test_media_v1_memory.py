@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support import in_thread, message, ok
 
 import acl
+from tests.support import in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 CONFIG = {"attrs": [{"attr": 1, "value": {"moduleId": 3}}], "numAttrs": 1}

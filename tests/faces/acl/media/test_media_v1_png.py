@@ -7,10 +7,10 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from support import message, ok
-from v1_support import RGB, RGBA, UNKNOWN, Array, channel, download, up, upload
 
 import acl
+from tests.faces.acl.media.v1_support import RGB, RGBA, UNKNOWN, Array, channel, download, up, upload
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 media = acl.media

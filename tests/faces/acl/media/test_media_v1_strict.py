@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from PIL import Image
-from support import Reporter, message, ok
-from v1_support import NV12, RGB, RGBA, YUV_400, Pic, channel, nv12, rgb, roi, upload
-from v1_video_support import H264_MAIN, H265, Vdec, video
 
 import acl
 from softnpu.media import rules
+from tests.faces.acl.media.v1_support import NV12, RGB, RGBA, YUV_400, Pic, channel, nv12, rgb, roi, upload
+from tests.faces.acl.media.v1_video_support import H264_MAIN, H265, Vdec, video
+from tests.support import Reporter, message, ok
 
 media = acl.media
 OLD, P, B, NEW = "Ascend310", "Ascend310P3", "Ascend310B1", "Ascend910B3"

@@ -15,8 +15,11 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import WAIT, Reporter, in_thread, message, ok
-from v1_video_support import (
+
+import acl
+from softnpu.media.v1 import video_channel
+from softnpu.runtime.process import process
+from tests.faces.acl.media.v1_video_support import (
     BGR,
     ENTYPES,
     H264_MAIN,
@@ -34,10 +37,7 @@ from v1_video_support import (
     upload,
     video,
 )  # fmt: skip
-
-import acl
-from softnpu.media.v1 import video_channel
-from softnpu.runtime.process import process
+from tests.support import WAIT, Reporter, in_thread, message, ok
 
 INVALID_PARAM, STALE, NO_CONTEXT, NO_CALLBACK_THREAD = 100000, 107000, 107002, 107015
 SIZE_INVALID, DECODE_FAIL, BITSTREAM, IMAGE_FORMAT, NO_PICTURE, FRAME_BUFFER = (
@@ -623,8 +623,7 @@ def test_a_program_that_just_ends(tmp_path: Path) -> None:
     """No channel is destroyed, packets are under way: the process ends at once, with its own exit code."""
     lines = """
         import sys, time, acl
-        sys.path[:0] = sys.argv[1:]
-        from v1_video_support import Vdec, Venc, nv12, picture_of, video
+        from tests.faces.acl.media.v1_video_support import Vdec, Venc, nv12, picture_of, video
         acl.init(), acl.rt.set_device(0)
         vdec, venc = Vdec(), Venc(160, 128)
         vdec.hook = lambda _: time.sleep(0.2)
@@ -635,9 +634,7 @@ def test_a_program_that_just_ends(tmp_path: Path) -> None:
     """
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(lines), encoding="utf-8")
-    here = Path(__file__).parent
-    words = [sys.executable, str(program), str(here), str(here.parents[2])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 

@@ -12,12 +12,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import WAIT, Reporter, in_thread, message, ok
-from v1_video_support import H264_MAIN, H265, NV12, NV21, Venc, download, nv12, picture_of, reference, upload
 
 import acl
 from softnpu.media.v1 import video_channel
 from softnpu.runtime.process import process
+from tests.faces.acl.media.v1_video_support import (
+    H264_MAIN,
+    H265,
+    NV12,
+    NV21,
+    Venc,
+    download,
+    nv12,
+    picture_of,
+    reference,
+    upload,
+)
+from tests.support import WAIT, Reporter, in_thread, message, ok
 
 INVALID_PARAM, STALE, NO_CONTEXT, NO_CALLBACK_THREAD = 100000, 107000, 107002, 107015
 WIDTH, HEIGHT = 176, 144

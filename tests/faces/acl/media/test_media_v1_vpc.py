@@ -7,10 +7,24 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import Hold, in_thread, message, ok
-from v1_support import BGR, NV12, NV21, RGB, RGBA, YUV_400, Array, Pic, channel, download, nv12, rgb, roi
 
 import acl
+from tests.faces.acl.media.v1_support import (
+    BGR,
+    NV12,
+    NV21,
+    RGB,
+    RGBA,
+    YUV_400,
+    Array,
+    Pic,
+    channel,
+    download,
+    nv12,
+    rgb,
+    roi,
+)
+from tests.support import Hold, in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("runtime")
 media = acl.media

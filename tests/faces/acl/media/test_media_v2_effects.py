@@ -7,8 +7,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import message, ok
-from v2_support import (
+
+import acl
+from tests.faces.acl.media.v2_support import (
     ARGB,
     FOREVER,
     GRAY,
@@ -28,8 +29,7 @@ from v2_support import (
     put,
     smooth,
 )
-
-import acl
+from tests.support import message, ok
 
 CENTRE = {"x": -1, "y": -1}
 EDGES = [cv2.BORDER_CONSTANT, cv2.BORDER_REPLICATE]

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import simplejpeg
 from PIL import Image
-from support import message, ok
-from v2_coder_support import (
+
+import acl
+from tests.faces.acl.media.v2_coder_support import (
     JPEG,
     LIMIT_MS,
     NV12,
@@ -31,9 +32,8 @@ from v2_coder_support import (
     send,
     woken,
 )
-from v2_support import smooth
-
-import acl
+from tests.faces.acl.media.v2_support import smooth
+from tests.support import message, ok
 
 pytestmark = pytest.mark.usefixtures("himpi")
 RAW = {"444": 0, "422": 1, "420": 2, "440": 3, "gray": 4}

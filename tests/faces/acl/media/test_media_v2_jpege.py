@@ -9,8 +9,9 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
-from support import ok
-from v2_coder_support import (
+
+import acl
+from tests.faces.acl.media.v2_coder_support import (
     LIMIT_MS,
     NV12,
     NV21,
@@ -24,9 +25,8 @@ from v2_coder_support import (
     used,
     woken,
 )
-from v2_support import Array, fetch, put, smooth
-
-import acl
+from tests.faces.acl.media.v2_support import Array, fetch, put, smooth
+from tests.support import ok
 
 pytestmark = pytest.mark.usefixtures("himpi")
 W, H = 192, 128

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support import in_thread, message, ok
-from v2_support import (
+
+import acl
+from tests.faces.acl.media.v2_support import (
     BUF_EMPTY,
     BUF_FULL,
     EXIST,
@@ -32,8 +33,7 @@ from v2_support import (
     noise,
     put,
 )
-
-import acl
+from tests.support import in_thread, message, ok
 
 PNG = 268
 UNKNOWN = 10000

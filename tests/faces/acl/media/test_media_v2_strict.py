@@ -9,9 +9,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import WAIT, message, ok
-from v1_video_support import video
-from v2_coder_support import (
+
+import acl
+from softnpu.media import rules
+from softnpu.media.v2 import coder
+from tests.faces.acl.media.v1_video_support import video
+from tests.faces.acl.media.v2_coder_support import (
     H264,
     H265,
     JPEG,
@@ -27,11 +30,23 @@ from v2_coder_support import (
     open_encoder,
     send,
 )
-from v2_support import ARGB, GRAY, ILLEGAL_PARAM, NV12, NV16, RGB, RGBA, VPC, done, noise, pic, planes, put, region
-
-import acl
-from softnpu.media import rules
-from softnpu.media.v2 import coder
+from tests.faces.acl.media.v2_support import (
+    ARGB,
+    GRAY,
+    ILLEGAL_PARAM,
+    NV12,
+    NV16,
+    RGB,
+    RGBA,
+    VPC,
+    done,
+    noise,
+    pic,
+    planes,
+    put,
+    region,
+)
+from tests.support import WAIT, message, ok
 
 P, B, NEW = "Ascend310P3", "Ascend310B1", "Ascend910B3"
 Answer = int

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from v2_support import FOREVER, GRAY, ILLEGAL_PARAM, NULL_PTR, VPC, done, noise, pic, planes, region
 
 import acl
 from softnpu.base.errors import Raise
 from softnpu.media.v2.struct import Struct
+from tests.faces.acl.media.v2_support import (
+    FOREVER,
+    GRAY,
+    ILLEGAL_PARAM,
+    NULL_PTR,
+    VPC,
+    done,
+    noise,
+    pic,
+    planes,
+    region,
+)
 
 INNER = Struct("inner", a="i32", b="f64")
 OUTER = Struct("outer", u="u32", i="i32", p="ptr", f="f64", row="u8[3]", inner=INNER, many=[INNER, 2])

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import in_thread, message, ok
-from v2_support import (
+
+import acl
+from softnpu.media.v2.ready import Ready
+from softnpu.media.v2.system import need_system
+from tests.faces.acl.media.v2_support import (
     BGR,
     EXIST,
     FOREVER,
@@ -32,10 +35,7 @@ from v2_support import (
     pic,
     planes,
 )
-
-import acl
-from softnpu.media.v2.ready import Ready
-from softnpu.media.v2.system import need_system
+from tests.support import in_thread, message, ok
 
 ADD, MOD, DEL = 1, 2, 3
 IN, OUT, ET = 1, 2, 0x80000000

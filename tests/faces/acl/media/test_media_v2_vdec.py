@@ -9,9 +9,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import WAIT, in_thread, message, ok
-from v1_video_support import reference, video
-from v2_coder_support import (
+
+import acl
+from tests.faces.acl.media.v1_video_support import reference, video
+from tests.faces.acl.media.v2_coder_support import (
     H264,
     H265,
     JPEG,
@@ -32,9 +33,8 @@ from v2_coder_support import (
     used,
     woken,
 )
-from v2_support import descriptors
-
-import acl
+from tests.faces.acl.media.v2_support import descriptors
+from tests.support import WAIT, in_thread, message, ok
 
 pytestmark = pytest.mark.usefixtures("himpi")
 W, H = 160, 128

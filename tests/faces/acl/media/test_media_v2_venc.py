@@ -12,9 +12,10 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from support import WAIT, message, ok
-from v1_video_support import scene
-from v2_coder_support import (
+
+import acl
+from tests.faces.acl.media.v1_video_support import scene
+from tests.faces.acl.media.v2_coder_support import (
     LIMIT_MS,
     NV12,
     NV21,
@@ -29,9 +30,8 @@ from v2_coder_support import (
     used,
     woken,
 )
-from v2_support import Array, descriptors, put
-
-import acl
+from tests.faces.acl.media.v2_support import Array, descriptors, put
+from tests.support import WAIT, message, ok
 
 pytestmark = pytest.mark.usefixtures("himpi")
 W, H = 160, 128

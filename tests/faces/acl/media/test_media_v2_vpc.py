@@ -10,8 +10,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import in_thread, message, ok
-from v2_support import (
+
+import acl
+from tests.faces.acl.media.v2_support import (
     ARGB,
     BGR,
     BUF_EMPTY,
@@ -45,8 +46,7 @@ from v2_support import (
     region,
     smooth,
 )
-
-import acl
+from tests.support import in_thread, message, ok
 
 ATTR = {"attr": 0, "pic_width": 0, "pic_height": 0}
 

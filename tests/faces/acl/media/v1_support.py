@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from support import ok
 
 import acl
+from tests.support import ok
 
 YUV_400, NV12, NV21, YUYV, RGB, BGR, RGBA, UNKNOWN = 0, 1, 2, 7, 12, 13, 16, 10000
 _SIZES = {YUV_400: 2, NV12: 3, NV21: 3, YUYV: 2, RGB: 2, BGR: 2, RGBA: 2}  # halves of width stride times height stride

@@ -10,9 +10,9 @@ from typing import Any
 
 import av
 import numpy as np
-from support import WAIT, Reporter, in_thread, ok
 
 import acl
+from tests.support import WAIT, Reporter, in_thread, ok
 
 H265, H264_BASELINE, H264_MAIN, H264_HIGH = range(4)
 NV12, NV21, RGB, BGR = 1, 2, 12, 13

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from support import WAIT, ok
-from v2_support import Array, fetch, put
 
 import acl
+from tests.faces.acl.media.v2_support import Array, fetch, put
+from tests.support import WAIT, ok
 
 H264, H265, JPEG, PNG = 96, 265, 26, 268
 PAYLOAD = {"h264": H264, "hevc": H265}

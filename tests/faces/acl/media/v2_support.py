@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from support import ok
 
 import acl
+from tests.support import ok
 
 Array = np.ndarray[Any, Any]
 GRAY, NV12, NV21, NV16, YUYV, YUV444, RGB, BGR, ARGB, RGBA = 0, 1, 2, 3, 7, 11, 12, 13, 14, 16
