@@ -31,7 +31,7 @@ from softnpu.media.doors import cv2
 from softnpu.media.formats import RGB_888, PixelFormat, pixel_format
 from softnpu.media.jpeg.turbo import to_rgb
 from softnpu.media.picture import Pixels
-from softnpu.spec.tables.pixel_formats import FORMATS
+from softnpu.spec._generated.pixel_formats import FORMATS
 
 NO_COLOUR = 128
 _COLOUR_TYPES = (np.uint8, np.uint16, np.float32)
