@@ -28,7 +28,7 @@ except ModuleNotFoundError as problem:
         ("torch_npu", "face.npu_model()"),
     ],
 )
-def test_b12_absence_of_torch_is_told_at_decoration(name: str, use: str) -> None:
+def test_absence_of_torch_is_told_at_decoration(name: str, use: str) -> None:
     if name == "torch_npu" and importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     done = subprocess.run(

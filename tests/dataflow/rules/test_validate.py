@@ -137,7 +137,7 @@ def test_functions_may_share_outputs() -> None:
     check(replace(_plan(_node("a", 2, functions=functions), edges={Port(-1, 0): (Port(0, 0), Port(0, 1))})))
 
 
-def test_b54_catch_needs_alignment_and_excludes_batches() -> None:
+def test_catch_needs_alignment_and_excludes_batches() -> None:
     _refused(_plan(_node("a"), catch=True), "set_inputs_align_attrs")
     for rule in (CountRule(2), TimeRule(5)):
         plan = _plan(_node("a"), _node("b", batches={0: rule}), align=AlignRule(4), catch=True)

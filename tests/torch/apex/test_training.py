@@ -41,7 +41,7 @@ def in_float32(name: str) -> list[float]:
         ("O2", "transformer", None),
     ],
 )
-def test_300_steps_converge_as_float32_does(level: str, name: str, combine: bool | None) -> None:
+def test_steps_converge_as_float32_does(level: str, name: str, combine: bool | None) -> None:
     wanted = in_float32(name)
     make, data = MODELS[name]
     model = make()

@@ -38,7 +38,7 @@ ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
         {"env_hook_func": 5},
     ],
 )
-def test_b12_options_that_a_function_cannot_have(options: dict[str, Any]) -> None:
+def test_options_that_a_function_cannot_have(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
 
         @npu_model(**options)
@@ -59,7 +59,7 @@ def test_b12_options_that_a_function_cannot_have(options: dict[str, Any]) -> Non
         {"optimize_level": 2, "input_descs": [ROW, ROW]},
     ],
 )
-def test_b12_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -> None:
+def test_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -> None:
     @npu_model(**options)
     class Net(nn.Module):
         @method()
@@ -70,7 +70,7 @@ def test_b12_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -
         Net.fnode()
 
 
-def test_b12_streams_and_other_targets_are_refused() -> None:
+def test_streams_and_other_targets_are_refused() -> None:
     def yields(x: Any) -> Any:
         yield x
 
@@ -87,7 +87,7 @@ def test_b12_streams_and_other_targets_are_refused() -> None:
         npu_model()(Streams)
 
 
-def test_b12_result_counts_and_node() -> None:
+def test_result_counts_and_node() -> None:
     @npu_model(num_returns=2, resources={"memory": 100, "num_cpus": 1, "num_npus": 1}, visible_device_enable=True)
     def two(a: Any, b: Any) -> Any:
         return a, b
