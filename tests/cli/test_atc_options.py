@@ -16,8 +16,6 @@ from softnpu.compiler.options import Options, UsageError, check, parse
 from softnpu.spec._generated.atc_errors import ERRORS
 from softnpu.spec._generated.chips import CHIPS
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
