@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
-from softnpu.media import csc, rules
+from softnpu.media import rules
+from softnpu.media.pixels import csc
 from softnpu.runtime.device import Device
 from softnpu.runtime.event import Mark
 from softnpu.runtime.process import process
