@@ -6,6 +6,7 @@ import ast
 import pprint
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,39 +41,52 @@ def _in_cpp() -> set[str]:
     return {name for path in sources for name in _DEFINED.findall(path.read_text(encoding="utf-8"))}
 
 
-def _bodies(module: str) -> set[str]:
-    """The functions of a module of bodies, read without importing it: it needs torch."""
-    path = PACKAGE / f"{module}.py"
+def _check_body(row: dict[str, Any]) -> None:
+    """The module that a row names defines the operator. Read without importing it: that needs torch."""
+    path = PACKAGE / (row["module"].replace(".", "/") + ".py")
+    body = _name(row).replace(".", "__")
+    if body not in _definitions(path):
+        raise SystemExit(
+            f"{ROWS.name}: the row of {_name(row)} names {row['module']}, but {path} does not define {body}"
+        )
+
+
+@cache
+def _definitions(path: Path) -> set[str]:
     if not path.exists():
         return set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for node in tree.body:
+    defined: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            defined.add(node.name)
         elif isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.ImportFrom):  # the bodies of a large module stand in siblings
-            found |= {name.asname or name.name for name in node.names}
-    return found
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return defined
+
+
+def _by_module(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Schemas by the module of their bodies; under "" those that have no body in Python."""
+    schemas: dict[str, list[str]] = {}
+    for row in filter(_declared, rows):
+        if "module" in row:
+            _check_body(row)
+        schemas.setdefault(row.get("module", ""), []).append(row["schema"])
+    return schemas
 
 
 def _table() -> str:
+    rows = [row for group in _groups() for row in group["operator"]]
     lines = [
         MARK,
-        '"""Schemas of `torch.ops.npu` by the module that has their bodies."""',
+        '"""Schemas of `torch.ops.npu` by the module that has their bodies; those under "" have none in Python."""',
         "",
         "# fmt: off",
         "SCHEMAS = {",
     ]
-    for group in _groups():
-        lines.append(f"    {group['module']!r}: (")
-        lines += [f"        {row['schema']!r}," for row in group["operator"] if _declared(row)]
-        lines.append("    ),")
+    for module, schemas in _by_module(rows).items():
+        lines += [f"    {module!r}: (", *(f"        {schema!r}," for schema in schemas), "    ),"]
     lines += ["}", "", "PUBLIC = ("]
-    public = {
-        _name(row).partition(".")[0] for group in _groups() for row in group["operator"] if "x" in row.get("marks", "")
-    }
+    public = {_name(row).partition(".")[0] for row in rows if "x" in row.get("marks", "")}
     lines += [f"    {name!r}," for name in sorted(public)]
     return "\n".join([*lines, ")", ""])
 
@@ -82,11 +96,9 @@ def _page() -> str:
     done = total = declared = 0
     body: list[str] = []
     for group in _groups():
-        bodies = _bodies(group["module"])
         body += [f"## {group['title']}", "", "| Operator | | Meaning |", "|---|---|---|"]
         for row in group["operator"]:
-            name = _name(row)
-            works = name in in_cpp or name.replace(".", "__") in bodies
+            works = _name(row) in in_cpp or "module" in row
             done, total, declared = done + works, total + 1, declared + _declared(row)
             schema = row["schema"].replace("|", "\\|")
             body.append(f"| `{schema}` | {'✓' if works else ''} | {row['meaning'].replace('|', chr(92) + '|')} |")
@@ -125,7 +137,7 @@ def _adapter() -> str:
 def outputs() -> dict[Path, str]:
     """Files and their texts."""
     return {
-        PACKAGE / "_table.py": _table(),
+        PACKAGE / "_generated/schemas.py": _table(),
         PACKAGE.parent / "_chip_rows.py": _adapter(),
         ROOT / "docs/support/npu_operators.md": _page(),
     }
