@@ -138,6 +138,6 @@ def outputs() -> dict[Path, str]:
     """Files and their texts."""
     return {
         PACKAGE / "_generated/schemas.py": _table(),
-        PACKAGE.parent / "_chip_rows.py": _adapter(),
+        PACKAGE.parent / "_runtime/_generated/chip_rows.py": _adapter(),
         ROOT / "docs/support/npu_operators.md": _page(),
     }

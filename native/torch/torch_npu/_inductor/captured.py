@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_npu.npu.graphs import NPUGraph, graph
+from torch_npu._graphs.capture import NPUGraph, graph
 
 
 def compile_graph(

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import torch
 
 from softnpu.base.units import align_up
-from softnpu.runtime.arena import SLAB_LIMIT
-from softnpu.runtime.device import Device
-from softnpu.runtime.process import process
-from torch_npu import _C, _start
+from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime import connection
+from torch_npu._runtime.devices import SLAB_LIMIT, Device, process
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -47,10 +46,10 @@ os.register_at_fork(after_in_child=_after_fork)
 def _take(index: int, size: int) -> int:
     """Whole chunks of addresses of a device: only those can have a file behind them."""
     wanted = max(size, SLAB_LIMIT + 1)
-    address = _start._allocate(index, wanted)
+    address = connection._allocate(index, wanted)
     if not address:
         torch.npu.empty_cache()
-        address = _start._allocate(index, wanted)
+        address = connection._allocate(index, wanted)
     if not address:
         raise torch.OutOfMemoryError(
             f"NPU out of memory. Tried to share {size} bytes of npu:{index} with another process, for which they move to new "
@@ -67,7 +66,7 @@ def _map(index: int, size: int, descriptor: int) -> int:
     try:
         device.backend.map_at(address, length, descriptor)
     except MemoryError as error:
-        _start._release(index, address)
+        connection._release(index, address)
         raise _failed(f"{size} bytes could not be mapped", error) from error
     allocation = owner.atlas.find(address)
     assert allocation is not None
@@ -83,7 +82,7 @@ def _release(address: int) -> None:
     """The last tensor over a mapping has gone. The addresses become plain memory of the device, then they are free."""
     mapping = _mappings.pop(address)
     mapping.device.backend.unmap_at(address, mapping.length)
-    _start._release(mapping.device.index, address)
+    connection._release(mapping.device.index, address)
     os.close(mapping.descriptor)
 
 

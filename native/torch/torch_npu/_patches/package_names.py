@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_npu import _environment, _profile
+from torch_npu import _environment
 from torch_npu._errors import ErrCode, dist_error, pta_error
 from torch_npu.dumper import dumper, get_op_map
 from torch_npu.npu.graph_mode import print_npugraph_tensor, save_npugraph_tensor
@@ -54,10 +54,9 @@ def install(package: ModuleType) -> None:
         setattr(package, name, value)
         if not name.startswith("_") and name not in package.__all__:
             package.__all__.append(name)
-    _profile.install()
     tools: Any = torch.utils
     tools.dumper, tools.get_op_map = dumper, get_op_map
     if _environment.text("TORCH_NPU_SANITIZER"):
-        from torch_npu._sanitizer import enable_npu_sanitizer
+        from torch_npu._watch.sanitizer import enable_npu_sanitizer
 
         enable_npu_sanitizer()

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from softnpu.base.log import INFO, log
-from torch_npu._dump.acl_files import operator_type
-from torch_npu._dump.looking import Looking, named_arguments, named_results, short_name, tensors_in
+from torch_npu._watch.acl_files import operator_type
+from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in
 
 _TYPES = {torch.float32: "DT_FLOAT", torch.float16: "DT_FLOAT16", torch.bfloat16: "DT_BF16", torch.float64: "DT_DOUBLE"}
 

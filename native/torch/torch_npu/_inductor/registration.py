@@ -19,7 +19,7 @@ def _interface(module: ModuleType) -> None:
     """Dynamo: what it asks about the device."""
     import torch
 
-    from torch_npu._inductor_device import npu_interface
+    from torch_npu._inductor.device import npu_interface
 
     interface = npu_interface(module)
     module.register_interface_for_device("npu", interface)
@@ -31,7 +31,7 @@ def _codegen(module: ModuleType) -> None:
     """Inductor: who schedules kernels (the CPU's scheduler, which `module` holds) and who writes the code that calls them."""
     from torch._inductor.codegen import common
 
-    from torch_npu import _inductor_device
+    from torch_npu._inductor import device as _inductor_device
 
     common.register_backend_for_device(
         "npu", module.CppScheduling, _inductor_device.npu_wrapper(), device_custom_pass=_inductor_device.cache_mark()
@@ -79,7 +79,7 @@ def npu(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def npugraphs(graph: Any, inputs: Any, **options: Any) -> Any:
     """The traced graph, captured and replayed."""
-    from torch_npu._npugraphs import compile_graph
+    from torch_npu._inductor.captured import compile_graph
 
     return compile_graph(graph, inputs, **options)
 
@@ -91,22 +91,23 @@ def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def _frames(module: ModuleType) -> None:
     """Dynamo: functions of ours that run as they are, since they change a state of the thread."""
-    from torch_npu.npu import _stream_ids, streams
+    from torch_npu._runtime import stream_ids
+    from torch_npu.npu import streams
 
-    for one in (streams.set_stream, _stream_ids.make_current):
+    for one in (streams.set_stream, stream_ids.make_current):
         module.skip_code(one.__code__)
 
 
 def _flex(module: ModuleType) -> None:
-    from torch_npu import _flex_attention
+    from torch_npu._inductor import flex_attention
 
-    _flex_attention.accept(module)
+    flex_attention.accept(module)
 
 
 def _flex_template(module: ModuleType) -> None:
-    from torch_npu import _flex_attention
+    from torch_npu._inductor import flex_attention
 
-    _flex_attention.lower(module)
+    flex_attention.lower(module)
 
 
 _AFTER: dict[str, Callable[[ModuleType], None]] = {

@@ -16,8 +16,9 @@ import torch
 from torch.multiprocessing import reductions
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from torch_npu import _shared, _types
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._patches import legacy_types
+from torch_npu._runtime import shared_memory
 from torch_npu.npu.streams import Event
 
 _HANDLE = "softnpu-ipc"
@@ -28,7 +29,7 @@ def _rebuild(descriptor: int, size: int, device: int) -> torch.UntypedStorage:
     key = reductions.fd_id(descriptor)
     found = reductions.storage_from_cache(torch.UntypedStorage, key)
     if found is None:
-        found = _shared.open_file(descriptor, size, device)
+        found = shared_memory.open_file(descriptor, size, device)
         reductions.shared_cache[key] = StorageWeakRef(found)
     return found
 
@@ -48,7 +49,7 @@ def rebuild_empty_storage(device: int) -> torch.UntypedStorage:
 
 
 def _shared_descriptor(storage: torch.UntypedStorage) -> int:
-    descriptor = _shared.share(storage)
+    descriptor = shared_memory.share(storage)
     reductions.shared_cache[reductions.fd_id(descriptor)] = StorageWeakRef(storage)
     return descriptor
 
@@ -138,7 +139,7 @@ def _share_memory_(original: Any) -> Any:
         if self.device.type != "npu":
             return original(self, *args, **kwargs)
         if self.nbytes():
-            _shared.share(self)
+            shared_memory.share(self)
         return self
 
     share_memory_.__doc__ = original.__doc__
@@ -149,7 +150,7 @@ def install() -> None:
     """Teach `torch.multiprocessing` the storages, events and legacy types of the device."""
     ForkingPickler.register(torch.UntypedStorage, reduce_storage)
     ForkingPickler.register(Event, reduce_event)
-    for kind in _types.STORAGE_TYPES.values():
+    for kind in legacy_types.STORAGE_TYPES.values():
         ForkingPickler.register(kind, reductions.reduce_typed_storage_child)
     untyped: Any = torch.UntypedStorage
     untyped.share_memory_ = _share_memory_(untyped.share_memory_)

@@ -1,4 +1,4 @@
-"""`torch.autograd.profiler.profile(use_npu=True)`: the spelling of torch 1.5 and 1.8.1, and where all profilers get their names."""
+"""`torch.autograd.profiler.profile(use_npu=True)`: torch's profiler of operators, in the spelling of torch 1.5 and 1.8.1."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ from typing import Any
 
 import torch
 from torch._C._profiler import ProfilerState
-from torch.autograd import profiler_util
 
-from softnpu.base.log import INFO, log
 from torch_npu import _C
 from torch_npu._errors import ErrCode, prof_error
 
 _original: Any = torch.autograd.profiler.profile
-_FIGURES = (
-    "device_time",
-    "device_time_total",
-    "self_device_time_total",
-    "device_memory_usage",
-    "self_device_memory_usage",
-)
-_TEXTS = ("device_time_str", "device_time_total_str", "self_device_time_total_str")
 
 
 class profile(_original):  # type: ignore[misc]
@@ -68,38 +58,6 @@ class profile(_original):  # type: ignore[misc]
         """The trace as a file."""
         if not self._simple:
             return super().export_chrome_trace(path, *args, **kwargs)
-        from torch_npu.profiler import _record, _timeline  # which need this module
+        from torch_npu.profiler import _record, _timeline  # programs without a profile do not pay for them
 
         return _timeline.simple(_record.read(self.kineto_results, self._began, self._ended)).write(Path(path))
-
-
-def _alias(name: str) -> property:
-    return property(lambda self: getattr(self, name), doc=f"`{name}` for npu.")
-
-
-def _name_figures() -> None:
-    """Figures of events under their names of torch 1.8.1, and as a metric of stacks."""
-    for kind in (profiler_util.FunctionEvent, profiler_util.FunctionEventAvg):
-        for name in (*_FIGURES, *_TEXTS):
-            setattr(kind, name.replace("device", "npu"), _alias(name))
-    events: Any = profiler_util.EventList
-    known = events.supported_export_stacks_metrics
-    events.supported_export_stacks_metrics = lambda self: [*known(self), "self_npu_time_total"]
-
-
-def install() -> None:
-    """Take the place of torch's; the profilers of the devices go into `torch.npu`."""
-    module: Any = torch.autograd.profiler
-    profile.__module__ = module.__name__
-    module.profile = profile
-    _name_figures()
-    if log().enabled(INFO, "ASCENDCL"):
-        from torch_npu._op_info import OpInfo  # needs more imports than programs without it should pay for
-
-        OpInfo().start()
-    from torch_npu import npu, profiler  # noqa: F401 (its name in the package)
-    from torch_npu.npu import mstx, profiling
-
-    for name in profiling.__all__:
-        setattr(npu, name, getattr(profiling, name))
-    npu.mstx = mstx

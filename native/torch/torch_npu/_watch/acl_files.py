@@ -9,9 +9,9 @@ import torch
 
 from softnpu.base.watch import NodeRun, Seen, show
 from softnpu.observe.dump import Dump
-from torch_npu._dtypes import NUMBERS, OFFSET
-from torch_npu._dump.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import stream_ids as ids
+from torch_npu._runtime.dtype_numbers import NUMBERS, OFFSET
+from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
 
 # Where CANN's operator has another name than torch's in capitals.
 _TYPES = {

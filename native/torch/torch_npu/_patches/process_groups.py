@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _core
 
-from softnpu.runtime.process import process
 from torch_npu import _C
 from torch_npu._errors import ErrCode, dist_error
+from torch_npu._runtime.devices import process
 from torch_npu.distributed import _groups, _rendezvous
 
 _NAMES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import time
 from functools import wraps
@@ -17,10 +16,9 @@ import torch.utils.checkpoint
 import torch.utils.collect_env
 
 import softnpu
-from softnpu.runtime.process import process
-from torch_npu import _chip
-from torch_npu._environment import chip_mode
+from torch_npu._environment import chip_mode, raw
 from torch_npu._errors import ErrCode, SubModule, error_line, pta_error
+from torch_npu._runtime.devices import process
 
 _TRANSFER = "TORCH_TRANSFER_TO_NPU"
 _EXIT_PATIENCE = 0.2  # seconds
@@ -92,8 +90,7 @@ def _let_backward_end() -> None:
 
 
 def install() -> None:
-    """The chip's limits hold; uninitialised parameters may move to the device; checkpointing, collect_env and uncaught errors know it."""
-    _chip.install()
+    """Uninitialised parameters may move to the device; checkpointing, collect_env and uncaught errors know it."""
     atexit.register(_let_backward_end)
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
     torch.utils.checkpoint.DefaultDeviceType.set_device_type("npu")
@@ -104,7 +101,7 @@ def install() -> None:
 
 def transfer_if_asked() -> None:
     """TORCH_TRANSFER_TO_NPU=1: programs written for cuda run on npu."""
-    value = os.environ.get(_TRANSFER, "0")
+    value = raw(_TRANSFER, "0")
     if value not in ("0", "1"):
         raise ValueError(f"{_TRANSFER} must be 0 or 1, not {value!r}: set it to 1 to let cuda mean npu, or unset it")
     if value == "0":

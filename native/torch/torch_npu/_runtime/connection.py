@@ -6,11 +6,12 @@ counts it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from softnpu.base.errors import NpuError
-from softnpu.runtime.memory import DEVICE_KINDS
-from softnpu.runtime.process import process
 from torch_npu import _C
-from torch_npu._visible import usable
+from torch_npu._runtime.devices import DEVICE_KINDS, process
+from torch_npu._runtime.visible import usable
 
 _KINDS = ("torch",)
 alignment = 64  # of segments; PYTORCH_NPU_ALLOC_CONF=base_addr_aligned_kb raises it
@@ -31,6 +32,14 @@ def _release(_device: int, address: int, _size: int = 0, _stream: int = 0) -> No
     process().memory.free(address, _KINDS, "device memory")
 
 
+class Hooks:
+    """What `torch_npu.npu`, which stands on this module, wants to be told of segments."""
+
+    first_segment: Callable[[], None]
+    out_of_memory: Callable[[int, int, int], None]
+
+
+hooks = Hooks()
 segment_source = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
 
 
@@ -44,16 +53,13 @@ def _free(device: int) -> int:
 
 
 def _configure() -> None:
-    """Before the first segment: the options of the environment. They stand on this module, hence the late import."""
-    from torch_npu.npu import alloc_conf
-
-    alloc_conf.ensure()
+    """Before the first segment."""
+    hooks.first_segment()
 
 
 def _out_of_memory(device: int, size: int, free: int) -> None:
-    from torch_npu.npu import memory_trace
-
-    memory_trace.out_of_memory(device, size, free)
+    """Before the error is raised."""
+    hooks.out_of_memory(device, size, free)
 
 
 def _locate(address: int) -> int:

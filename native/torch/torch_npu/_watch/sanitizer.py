@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.cuda import _sanitizer as bookkeeping
 
-from torch_npu._dump.looking import Looking, named_arguments, named_results, tensors_in, written_names
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import stream_ids as ids
+from torch_npu._watch.looking import Looking, named_arguments, named_results, tensors_in, written_names
 
 __all__ = ["NPUSanitizer", "NPUSanitizerErrors", "enable_npu_sanitizer", "npu_sanitizer"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from softnpu.base.config import Settings
-from softnpu.runtime.device import Soc, soc
 from torch_npu import _C
 from torch_npu._environment import chip_mode, flag, one_of
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime.devices import Soc, soc
 
 _RULES, _ONE_DEVICE, _SATURATES = 1, 2, 4  # the bits of csrc/device/chip.h
 _STREAMS = ("8", "32")
@@ -92,7 +92,7 @@ def install() -> None:
     _C._set_streams_per_device(int(one_of("STREAMS_PER_DEVICE", _STREAMS, "32")))
     bits, backend = (_SATURATES if saturates() else 0), ""
     if chip_mode():
-        from torch_npu._chip_rows import ROWS  # only here: most programs never need them
+        from torch_npu._runtime._generated.chip_rows import ROWS  # only here: most programs never need them
 
         generation = _generation(ROWS, chip().family)
         _declare(ROWS, generation["name"], chip())

@@ -12,7 +12,7 @@ import torch
 
 
 class Listener(Protocol):
-    """Who wants to hear how streams wait for one another (`torch_npu._sanitizer`)."""
+    """Who wants to hear how streams wait for one another (`torch_npu._watch.sanitizer`)."""
 
     def recorded(self, event: torch.Event, stream: torch.Stream) -> None: ...
 

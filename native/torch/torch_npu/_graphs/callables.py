@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
-from torch_npu.npu.graphs import NPUGraph, Pool, graph, graph_pool_handle
+from torch_npu._graphs.capture import NPUGraph, Pool, graph, graph_pool_handle
 
 Tensors = tuple[Tensor, ...]
 
