@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._bodies.memory import _check_config
+from acl._bodies.rt.memory import _check_config
 from softnpu.media.v1.lent import check_own
 from softnpu.runtime.process import process
 
