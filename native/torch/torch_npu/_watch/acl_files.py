@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from softnpu.base.watch import NodeRun, Seen, show
-from softnpu.observe.dump import Dump
+from softnpu.observe.dump import Dump, DumpControl
 from torch_npu._runtime import stream_ids as ids
 from torch_npu._runtime.dtype_numbers import NUMBERS, OFFSET
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
@@ -61,7 +61,7 @@ class OperatorDump(Looking):
         layers = (name for one in section.get("dump_list", ()) for name in one.get("layer", ()))
         self._names = frozenset(layers)
         self._inputs = section.get("dump_mode", "output") != "output" or section.get("dump_debug") == "on"
-        self._files = Dump({**section, "dump_list": []}, {})
+        self._files = Dump({**section, "dump_list": []}, DumpControl())
         self._numbers = itertools.count()
 
     def stop(self) -> None:
