@@ -19,7 +19,7 @@ from softnpu.compiler.option_rows import ALIASES, ROWS
 from softnpu.compiler.option_rows import Options as Options
 from softnpu.compiler.option_rows import UsageError as UsageError
 from softnpu.compiler.option_rows import parse as parse
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 _NAMES = {CAFFE: "Caffe", MINDSPORE: "MindSpore", TENSORFLOW: "TensorFlow", ONNX: "ONNX"}

@@ -146,7 +146,7 @@ def test_rows_name_operators_and_dtypes_that_exist() -> None:
 
 
 def test_every_chip_belongs_to_one_generation() -> None:
-    from softnpu.spec.tables.chips import CHIPS
+    from softnpu.spec._generated.chips import CHIPS
 
     for row in CHIPS.values():
         assert chip._generation(ROWS, row["family"])["name"] in ("2021", "today")

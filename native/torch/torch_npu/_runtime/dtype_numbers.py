@@ -9,7 +9,7 @@ import sys
 from enum import IntEnum
 from types import ModuleType
 
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 OFFSET = 256
 _OWN_NAMES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.base.dtypes import element_size
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import UNKNOWN_RANK, TensorDesc, check_dims, check_ranges

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from acl._bodies._common import on_failure
-from acl._boundary import refuses
+from acl._bodies._common import on_failure, refuses
 from softnpu.base.errors import Raise
 from softnpu.media import rules
 from softnpu.media.v2.errors import himpi_error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.executor import aipp as core
 from softnpu.executor.aipp import AippSet
 from softnpu.runtime.process import process

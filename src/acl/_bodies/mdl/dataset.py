@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.base.tensor import TensorDesc
 from softnpu.executor.dataset import Dataset
 from softnpu.runtime.process import process

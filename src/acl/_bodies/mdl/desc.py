@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.base.errors import NpuError, codes
 from softnpu.executor.description import ModelDesc
 from softnpu.executor.models import table

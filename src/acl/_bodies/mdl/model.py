@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acl._boundary import raw, refuses
+from acl._bodies._common import raw, refuses
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.executor import run
 from softnpu.executor.config import ExecConfig, LoadConfig

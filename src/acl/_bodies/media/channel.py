@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from acl._bodies._common import on_failure
-from acl._boundary import raw
+from acl._bodies._common import on_failure, raw
 from softnpu.media.v1.channel import ChannelDesc
 from softnpu.runtime.process import process
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.media.v1 import descs
 from softnpu.media.v1.descs import BatchPicDesc, BorderConfig, JpegeConfig, PicDesc, ResizeConfig, RoiConfig, StreamDesc
 from softnpu.media.v1.tables import DIMS, Hist, LutMap

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._bodies._common import channel_fields
-from acl._boundary import raw, resolver
+from acl._arguments import resolver
+from acl._bodies._common import channel_fields, raw
 from softnpu.media.v1 import vdec
 from softnpu.media.v1.vdec import VdecChannelDesc
 from softnpu.runtime.process import process

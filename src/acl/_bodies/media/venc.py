@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._bodies._common import channel_fields
-from acl._boundary import raw, resolver
+from acl._arguments import resolver
+from acl._bodies._common import channel_fields, raw
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.v1 import venc
 from softnpu.media.v1.venc import FrameConfig, VencChannelDesc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acl._boundary import raw, refuses
+from acl._bodies._common import raw, refuses
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.runtime.process import process
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acl._boundary import raw
+from acl._bodies._common import raw
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import WARNING, log
 from softnpu.runtime import offers, sharing, virtual
