@@ -15,7 +15,7 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
-from softnpu.flow import options
+from softnpu.flow.application import options
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT / "src/softnpu/spec/flow"
