@@ -12,8 +12,8 @@ import pytest
 
 from softnpu.compiler import messages
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.option_rows import ROWS
-from softnpu.compiler.options import Options, UsageError, check, parse
+from softnpu.compiler.options.checks import check
+from softnpu.compiler.options.rows import ROWS, Options, UsageError, parse
 from softnpu.spec.tables.atc_errors import ERRORS
 from softnpu.spec.tables.chips import CHIPS
 
