@@ -279,14 +279,15 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build, interface, shapes
+    from softnpu.compiler import build
     from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.options import Options
-    from softnpu.compiler.singleop import to_graph
+    from softnpu.compiler.interface import model_info, shapes
+    from softnpu.compiler.options.rows import Options
+    from softnpu.compiler.single_op.graph import to_graph
 
     try:
         graph = to_graph(op)
-        info = interface.describe_model(graph, shapes.Shapes())
+        info = model_info.describe_model(graph, shapes.Shapes())
         key = info.extra["single_op"] = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"

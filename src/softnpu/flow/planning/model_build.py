@@ -219,7 +219,8 @@ def _compiled(source: ModelSource, config: ModelConfig, path: Path, target: Path
 def _options(source: ModelSource, config: ModelConfig, model: Path, target: Path, inputs: list[Input]) -> Any:
     """The compiler's options, checked as those of a command line."""
     from softnpu.base.config import Settings
-    from softnpu.compiler.options import Options, check
+    from softnpu.compiler.options.checks import check
+    from softnpu.compiler.options.rows import Options
 
     given: dict[str, str | int | bool] = {
         "model": str(model),
