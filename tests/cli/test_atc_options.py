@@ -15,7 +15,6 @@ from softnpu.compiler.options.checks import check
 from softnpu.compiler.options.rows import ROWS, Options, UsageError, parse
 from softnpu.spec._generated.atc_errors import ERRORS
 from softnpu.spec._generated.chips import CHIPS
-from tests.paths import ROOT
 
 
 @pytest.fixture

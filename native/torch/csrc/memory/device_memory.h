@@ -37,10 +37,10 @@ struct BlockView {
 struct SegmentView {
   int device;
   size_t address, total = 0, allocated = 0, active = 0, requested = 0;
-  c10::StreamId stream;
-  bool large;
-  Context context;
-  std::vector<BlockView> blocks;
+  c10::StreamId stream = 0;
+  bool large = false;
+  Context context{};
+  std::vector<BlockView> blocks{};
 };
 
 class DeviceMemory {
