@@ -11,8 +11,8 @@ from generators import atc
 
 from softnpu.compiler import messages
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.option_rows import ROWS
-from softnpu.compiler.options import Options, UsageError, check, parse
+from softnpu.compiler.options.checks import check
+from softnpu.compiler.options.rows import ROWS, Options, UsageError, parse
 from softnpu.spec._generated.atc_errors import ERRORS
 from softnpu.spec._generated.chips import CHIPS
 

@@ -13,8 +13,8 @@ from typing import Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
 from softnpu.base.units import align_up
-from softnpu.media.formats import is_known, pixel_format
-from softnpu.media.picture import Picture, Region
+from softnpu.media.pixels.formats import is_known, pixel_format
+from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
 from softnpu.spec._generated.media_chips import CHIPS
 

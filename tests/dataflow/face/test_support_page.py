@@ -14,7 +14,7 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
-from softnpu.flow import options
+from softnpu.flow.application import options
 from tests.paths import ROOT
 
 ROWS = ROOT / "src/softnpu/spec/flow"

@@ -13,7 +13,7 @@ import onnx
 import pytest
 import torch
 import torch_npu.onnx
-from torch_npu import _onnx_names
+from torch_npu._patches import onnx_names
 
 from softnpu.cli import atc
 from tests.paths import PROGRAMS
@@ -25,7 +25,7 @@ GUIDE = PROGRAMS / "torch_seed_004"
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Runs a program of the guide in an empty folder; what it registers is taken back."""
-    _onnx_names.install()
+    onnx_names.install()
     monkeypatch.chdir(tmp_path)
 
     def start(name: str) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Net(torch.nn.Module):
 @pytest.mark.filterwarnings("ignore:You are using the legacy:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
 def test_a_pth_file_becomes_an_offline_model(tmp_path: Path) -> None:
-    _onnx_names.install()
+    onnx_names.install()
     trained = Net().npu()
     trained(torch.randn(4, 3, 32, 32).npu()).sum().backward()
     torch.save(trained.state_dict(), tmp_path / "resnet50.pth")
@@ -207,7 +207,7 @@ def proc_nodes_module(checkpoint: dict[str, Any], AttrName: str) -> dict[str, An
 @pytest.mark.filterwarnings("ignore:You are using the legacy:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
 def test_a_pth_tar_file_with_prefixes(tmp_path: Path) -> None:
-    _onnx_names.install()
+    onnx_names.install()
     trained = Net().npu().eval()
     state = {f"module.{name}": value for name, value in trained.state_dict().items()}
     torch.save({"epoch": 1, "state_dict": state}, tmp_path / "mobilenet_cpu.pth.tar")
@@ -227,7 +227,7 @@ def test_a_pth_tar_file_with_prefixes(tmp_path: Path) -> None:
 
 
 def test_the_older_registry_says_what_is_registered() -> None:
-    _onnx_names.install()
+    onnx_names.install()
     import torch.onnx.symbolic_registry as registry
 
     assert registry.is_registered_op("npu_roi_align", "", 11) and registry.is_registered_op("relu", "aten", 11)

@@ -29,7 +29,7 @@ def init(config_path: str | None) -> None:
     if owner.config.dump:
         from softnpu.observe import dump  # late: numpy and the file formats, for the few programs that dump
 
-        dump.configure(owner.extra, owner.config.dump)
+        dump.configure(owner, owner.config.dump)
 
 
 def finalize() -> None:

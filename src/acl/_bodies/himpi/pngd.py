@@ -8,7 +8,7 @@ from acl._bodies._common import on_failure
 from softnpu.media import rules
 from softnpu.media.v2 import pngd
 from softnpu.media.v2.structs import IMAGE_INFO, IMAGE_STREAM, PIC
-from softnpu.media.v2.system import need_system
+from softnpu.media.v2.sys.system import need_system
 
 
 def pngd_create_chn(chn: int, attr: dict[str, Any]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from acl._bodies._common import on_failure
-from softnpu.media.v2 import jpegd, vdec
-from softnpu.media.v2 import vdec_structs as structs
-from softnpu.media.v2.answers import got_frame, no_frame, written
 from softnpu.media.v2.structs import IMAGE_INFO
-from softnpu.media.v2.system import need_system
-from softnpu.media.v2.vdec_channel import DecodeChannel
+from softnpu.media.v2.sys.system import need_system
+from softnpu.media.v2.vdec import jpegd, structs, video
+from softnpu.media.v2.vdec.answers import got_frame, no_frame, written
+from softnpu.media.v2.vdec.channel import DecodeChannel
 
 
 def _channel(chn: int) -> DecodeChannel:
@@ -91,11 +90,11 @@ def vdec_close_fd(chn: int) -> None:
 def vdec_get_pic_buf_size(payload: int, attr: Any) -> int:
     if isinstance(attr, list | tuple):  # as the guide prints it
         attr = dict(zip(structs.PIC_BUF_ATTR.fields, attr, strict=False))
-    return vdec.pic_buf_size(payload, structs.PIC_BUF_ATTR.read(attr))
+    return video.pic_buf_size(payload, structs.PIC_BUF_ATTR.read(attr))
 
 
 def vdec_get_tmv_buf_size(payload: int, width: int, height: int) -> int:
-    return vdec.tmv_buf_size(payload, width, height)
+    return video.tmv_buf_size(payload, width, height)
 
 
 def dvpp_get_image_info(payload: int, stream: dict[str, Any]) -> dict[str, Any]:

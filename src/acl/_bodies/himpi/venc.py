@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from acl._bodies._common import on_failure
-from softnpu.media.v2 import jpege, venc, venc_module
-from softnpu.media.v2 import venc_structs as structs
-from softnpu.media.v2.answers import written
 from softnpu.media.v2.structs import IMAGE_STREAM
-from softnpu.media.v2.system import need_system
-from softnpu.media.v2.vdec_structs import FRAME_INFO
-from softnpu.media.v2.venc_channel import EncodeChannel
-from softnpu.media.v2.venc_settings import SETTINGS
+from softnpu.media.v2.sys.system import need_system
+from softnpu.media.v2.vdec.answers import written
+from softnpu.media.v2.vdec.structs import FRAME_INFO
+from softnpu.media.v2.venc import jpege, module, structs, video
+from softnpu.media.v2.venc.channel import EncodeChannel
+from softnpu.media.v2.venc.settings import SETTINGS
 
 Dict = dict[str, Any]
 _IDR = 2  # of hi_venc_frame_type: 1 none, 2 IDR, 3 skipped P
@@ -35,7 +34,7 @@ def _get(chn: int, name: str) -> Dict:
 
 def venc_create_chn(chn: int, attr: Dict) -> None:
     wanted, system = structs.CHN_ATTR.read(attr), need_system("venc")
-    one_packet = venc_module.one_packet(system, wanted.venc_attr.type)
+    one_packet = module.one_packet(system, wanted.venc_attr.type)
     system.venc.open(chn, lambda: EncodeChannel(chn, wanted, one_packet))
 
 
@@ -220,12 +219,12 @@ def venc_get_roi_attr(chn: int, idx: int) -> Dict:
 
 
 def venc_set_mod_param(param: Dict) -> None:
-    venc_module.set_param(need_system("venc"), structs.MOD_PARAM.read(param))
+    module.set_param(need_system("venc"), structs.MOD_PARAM.read(param))
 
 
 def venc_get_mod_param(param: Dict) -> Dict:
     wanted = structs.MOD_PARAM.read(param)
-    return written(structs.MOD_PARAM, lambda: venc_module.get_param(need_system("venc"), wanted.mod_type))
+    return written(structs.MOD_PARAM, lambda: module.get_param(need_system("venc"), wanted.mod_type))
 
 
 def venc_compact_jpeg_tables(chn: int, table_type: int, enable: int) -> None:
@@ -233,8 +232,8 @@ def venc_compact_jpeg_tables(chn: int, table_type: int, enable: int) -> None:
 
 
 def venc_get_qpmap_stride(width: int) -> int:
-    return venc.qpmap_stride(width)
+    return video.qpmap_stride(width)
 
 
 def venc_get_qpmap_size(payload: int, width: int, height: int) -> int:
-    return venc.qpmap_size(payload, width, height)
+    return video.qpmap_size(payload, width, height)

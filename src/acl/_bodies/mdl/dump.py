@@ -11,32 +11,32 @@ from softnpu.base.watch import Seen
 from softnpu.executor.instrument import failed_node
 from softnpu.observe import dump
 from softnpu.runtime.init_config import check_dump, read_json
-from softnpu.runtime.process import process
+from softnpu.runtime.process import Process, process
 
-_CONTROL = "dump_control"
 _MAX_NAME = 4096
 
 
 def init_dump() -> None:
     owner = process()
     owner.need_start()
-    if owner.extra.get(_CONTROL):
+    control = owner.part(dump.DumpControl)
+    if control.started:
         raise NpuError(
             codes.REPEAT_INITIALIZE, "acl.mdl.init_dump was called already", "call acl.mdl.finalize_dump first"
         )
-    owner.extra[_CONTROL] = True
+    control.started = True
 
 
-def _need_control() -> dict[str, Any]:
+def _need_control() -> Process:
     owner = process()
     owner.need_start()
-    if not owner.extra.get(_CONTROL):
+    if not owner.part(dump.DumpControl).started:
         raise NpuError(codes.DUMP_NOT_RUN, "acl.mdl.init_dump was not called", "call acl.mdl.init_dump first")
-    return owner.extra
+    return owner
 
 
 def set_dump(config_path: str | None) -> None:
-    extra = _need_control()
+    owner = _need_control()
     if not config_path:
         raise NpuError(
             codes.INVALID_PARAM, "no configuration file was given", 'pass the path of a JSON file with "dump"'
@@ -47,23 +47,23 @@ def set_dump(config_path: str | None) -> None:
         if error.code == codes.PARSE_FILE:
             raise NpuError(codes.INVALID_DUMP_CONFIG, error.text, error.remedy) from error
         raise
-    dump.configure(extra, check_dump(content.get("dump", {})))
+    dump.configure(owner, check_dump(content.get("dump", {})))
 
 
 def finalize_dump() -> None:
-    extra = _need_control()
-    dump.stop(extra)
-    del extra[_CONTROL]
+    owner = _need_control()
+    dump.stop(owner)
+    owner.part(dump.DumpControl).started = False
 
 
 def dump_reg_callback(fn: Callable[[dict[str, Any]], object], flag: int) -> None:
     if flag != 0:
         raise NpuError(codes.INVALID_PARAM, f"the flag of a dump callback is {flag}", "pass 0")
-    dump.set_callback(process().extra, fn, flag)
+    dump.set_callback(process(), fn, flag)
 
 
 def dump_unreg_callback() -> None:
-    dump.set_callback(process().extra, None)
+    dump.set_callback(process(), None)
 
 
 # ---- operators that failed -------------------------------------------------------------------------------------------
