@@ -1,4 +1,4 @@
-"""The API development guide (seed 004): its ways to export custom operators, and seed 001's to export checkpoints, run to numbers."""
+"""The API development guide: its ways to export custom operators, and the porting guide's to export checkpoints, run to numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from softnpu.cli import atc
 from tests.paths import PROGRAMS
 from tests.torch.onnx.runs import convert, export, run
 
-GUIDE = PROGRAMS / "torch_seed_004"
+GUIDE = PROGRAMS / "operator_guide"
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_define_says_what_is_wrong(operator: str, body: Any, count: int, said: s
     assert model.read_bytes() == before
 
 
-# seed 001, "Exporting an ONNX model"
+# porting guide, "Exporting an ONNX model"
 
 
 class Net(torch.nn.Module):

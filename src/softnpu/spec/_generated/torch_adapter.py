@@ -4,12 +4,12 @@ from typing import Any
 
 ROWS: dict[str, Any] = {
     'generation': [
-        {'name': '2021', 'families': ['310', '910'], 'backend': 'NPUTensorId', 'one_device': True, 'source': 'seed 001, FAQ: one device per thread; aten::trunc.out'},
+        {'name': '2021', 'families': ['310', '910'], 'backend': 'NPUTensorId', 'one_device': True, 'source': 'porting guide, FAQ: one device per thread; aten::trunc.out'},
         {'name': 'today', 'families': ['310P', '310B', '910B', 'A3'], 'one_device': False, 'source': 'reference a.5, b.1'},
     ],
     'moving': {'operators': ['_stack', '_local_scalar_dense', 'alias', 'as_strided', 'cat', 'clone', 'copy', 'detach', 'empty_like', 'fill', 'isfinite', 'resize', 'resolve_conj', 'resolve_neg', 'set', 'stack', 'view', 'view_as_complex', 'view_as_real', 'zero'], 'source': 'they copy bytes'},
     'missing': [
-        {'title': 'rounding towards zero', 'generations': ['2021'], 'operators': ['trunc'], 'source': 'seed 001, FAQ'},
+        {'title': 'rounding towards zero', 'generations': ['2021'], 'operators': ['trunc'], 'source': 'porting guide, FAQ'},
         {'title': 'Fourier transforms', 'generations': ['2021'], 'operators': ['_fft_c2c', '_fft_c2r', '_fft_r2c'], 'source': 'assumed: there are no complex numbers to hold the result'},
         {'title': 'decompositions of matrices', 'generations': ['2021', 'today'], 'operators': ['_linalg_eigh', '_linalg_eigvals', 'cholesky', 'cholesky_inverse', 'geqrf', 'linalg_cholesky_ex', 'linalg_eig', 'linalg_householder_product', 'linalg_ldl_factor_ex', 'linalg_ldl_solve', 'linalg_lstsq', 'linalg_lu', 'linalg_lu_factor_ex', 'linalg_lu_solve', 'linalg_matrix_exp', 'lu_unpack', 'ormqr'], 'source': 'assumed: AI Core has no pivoting or iterating matrix kernels'},
         {'title': 'more decompositions of matrices', 'generations': ['2021'], 'operators': ['_linalg_svd', 'linalg_inv_ex', 'linalg_qr'], 'source': "assumed: as above; reference c.3 has linalg.inv on today's chips"},
@@ -17,15 +17,15 @@ ROWS: dict[str, Any] = {
         {'title': 'unusual pooling', 'generations': ['2021', 'today'], 'operators': ['fractional_max_pool2d', 'fractional_max_pool2d_backward', 'fractional_max_pool3d', 'fractional_max_pool3d_backward'], 'source': 'assumed: needed by no common network'},
     ],
     'dtypes': [
-        {'title': 'matrix and convolution operators take float16, and float32 by casting it', 'generations': ['2021'], 'operators': ['_convolution', '_thnn_fused_gru_cell', '_thnn_fused_lstm_cell', 'addbmm', 'addmm', 'addmv', 'addr', 'baddbmm', 'bmm', 'conv_tbc', 'convolution', 'dot', 'linear', 'mm', 'mv', 'vdot'], 'refused': ['float64', 'bfloat16', 'complex64', 'complex128', 'int8', 'uint8', 'int16', 'int32', 'int64', 'bool'], 'source': 'seed 001, constraints: operators of the cube unit take float16 only; b.6 allow_fp32_to_fp16'},
+        {'title': 'matrix and convolution operators take float16, and float32 by casting it', 'generations': ['2021'], 'operators': ['_convolution', '_thnn_fused_gru_cell', '_thnn_fused_lstm_cell', 'addbmm', 'addmm', 'addmv', 'addr', 'baddbmm', 'bmm', 'conv_tbc', 'convolution', 'dot', 'linear', 'mm', 'mv', 'vdot'], 'refused': ['float64', 'bfloat16', 'complex64', 'complex128', 'int8', 'uint8', 'int16', 'int32', 'int64', 'bool'], 'source': 'porting guide, constraints: operators of the cube unit take float16 only; b.6 allow_fp32_to_fp16'},
         {'title': 'matrix and convolution operators take float16, bfloat16 and float32', 'generations': ['today'], 'operators': ['_convolution', '_thnn_fused_gru_cell', '_thnn_fused_lstm_cell', 'addbmm', 'addmm', 'addmv', 'addr', 'baddbmm', 'bmm', 'conv_tbc', 'convolution', 'dot', 'linear', 'mm', 'mv', 'vdot'], 'refused': ['float64', 'complex64', 'complex128', 'int8', 'uint8', 'int16', 'int32', 'int64', 'bool'], 'source': 'dtypes of the cube unit; int8 goes through npu_quant_matmul (reference c.1)'},
         {'title': 'normalisation, pooling and activations take float16, bfloat16 and float32', 'generations': ['2021', 'today'], 'operators': ['_adaptive_avg_pool2d', '_adaptive_avg_pool2d_backward', 'avg_pool2d', 'avg_pool2d_backward', 'avg_pool3d', 'elu', 'gelu', 'gelu_backward', 'hardswish', 'max_pool2d_with_indices', 'max_pool2d_with_indices_backward', 'mish', 'native_batch_norm', 'native_batch_norm_backward', 'native_group_norm', 'native_group_norm_backward', 'native_layer_norm', 'native_layer_norm_backward', 'silu', 'silu_backward'], 'refused': ['float64', 'complex64', 'complex128'], 'source': 'assumed: the vector unit has no float64; reference d.3 turns DoubleTensor into FloatTensor'},
         {'title': 'there are no complex numbers', 'generations': ['2021'], 'operators': ['*'], 'refused': ['complex32', 'complex64', 'complex128'], 'source': 'assumed: the list of dtypes in the manuals of 2021 has none'},
         {'title': 'the chip has no bfloat16', 'generations': ['2021', 'today'], 'chips_without': 'bf16', 'operators': ['*'], 'refused': ['bfloat16'], 'source': 'reference b.1: is_bf16_supported from the 910B1 on'},
-        {'title': 'Op type ReduceMaxD of ops kernel AIcoreEngine is unsupported for int64', 'generations': ['2021'], 'operators': ['max'], 'refused': ['int64'], 'source': 'seed 001, single-operator example of max and FAQ'},
-        {'title': 'Op type SigmoidCrossEntropyWithLogitsV2 of ops kernel AIcoreEngine is unsupported for integers', 'generations': ['2021'], 'operators': ['binary_cross_entropy_with_logits'], 'refused': ['int64', 'int32'], 'source': 'seed 001, FAQ'},
+        {'title': 'Op type ReduceMaxD of ops kernel AIcoreEngine is unsupported for int64', 'generations': ['2021'], 'operators': ['max'], 'refused': ['int64'], 'source': 'porting guide, single-operator example of max and FAQ'},
+        {'title': 'Op type SigmoidCrossEntropyWithLogitsV2 of ops kernel AIcoreEngine is unsupported for integers', 'generations': ['2021'], 'operators': ['binary_cross_entropy_with_logits'], 'refused': ['int64', 'int32'], 'source': 'porting guide, FAQ'},
     ],
     'one_dtype': [
-        {'title': 'tensors of different dtypes cannot be joined', 'generations': ['2021'], 'operators': ['_stack', 'cat', 'stack'], 'source': 'seed 001, FAQ: stack of float32 and float16'},
+        {'title': 'tensors of different dtypes cannot be joined', 'generations': ['2021'], 'operators': ['_stack', 'cat', 'stack'], 'source': 'porting guide, FAQ: stack of float32 and float16'},
     ],
 }

@@ -1,4 +1,4 @@
-"""The two names that seed 000 uses, written from their documentation."""
+"""The two names that the npu_model page uses, written from their documentation."""
 
 from __future__ import annotations
 
