@@ -22,7 +22,8 @@ WITH_PAGES = (api, constants, chips, atc, media, torch, environment, flow, opera
 
 def outputs() -> Iterator[tuple[Path, str]]:
     """Every generated file and its text, made when it is asked for: by then what it needs has been written."""
-    yield TABLES / "__init__.py", f'{MARK}\n"""Rows of `spec/` as Python tables, for fast loading."""\n'
+    for folder in (TABLES, TABLES / "api", TABLES / "migrate"):
+        yield folder / "__init__.py", f'{MARK}\n"""Rows of `spec/` as Python tables, for fast loading."""\n'
     for part in WITH_TABLES:
         yield from part.tables().items()
     for part in WITH_PAGES:

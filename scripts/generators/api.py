@@ -189,7 +189,7 @@ def stubs() -> dict[Path, str]:
 
 def tables() -> dict[Path, str]:
     """What code reads."""
-    return {TABLES / f"api_{module}.py": api_table(module) for module in MODULES} | stubs()
+    return {TABLES / f"api/{module}.py": api_table(module) for module in MODULES} | stubs()
 
 
 def pages() -> dict[Path, str]:
