@@ -16,8 +16,7 @@ from softnpu.compiler.option_rows import ROWS
 from softnpu.compiler.options import Options, UsageError, check, parse
 from softnpu.spec.tables.atc_errors import ERRORS
 from softnpu.spec.tables.chips import CHIPS
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from torch_npu import _C
 from torch_npu._environment import chip_mode, flag, one_of
 from torch_npu._errors import ErrCode, pta_error
 
-_RULES, _ONE_DEVICE, _SATURATES = 1, 2, 4  # the bits of csrc/chip.h
+_RULES, _ONE_DEVICE, _SATURATES = 1, 2, 4  # the bits of csrc/device/chip.h
 _STREAMS = ("8", "32")
 
 
