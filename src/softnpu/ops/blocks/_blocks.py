@@ -15,11 +15,13 @@ _VIA = {2: FLOAT, 4: FLOAT, 6: FLOAT, 7: FLOAT, 3: DOUBLE}  # exact ways for typ
 
 def depth(b: Builder, n: Site, kind: str, **attrs: Any) -> str:
     """SpaceToDepth or DepthToSpace in the data format of the node."""
-    word = format_of(n, "NHWC")
+    layout = format_of(n, "NHWC")
     size = int(n.need("block_size"))
     if size < 1:
         raise OpError(f"{n.type} {n.name!r} has the block size {size}; it must be positive")
-    return through(b, n, 1, _VIA, lambda x: back(b, str(b.op(kind, first(b, x, word), blocksize=size, **attrs)), word))
+    return through(
+        b, n, 1, _VIA, lambda x: back(b, str(b.op(kind, first(b, x, layout), blocksize=size, **attrs)), layout)
+    )
 
 
 def spec(n: Site) -> tuple[list[int], list[tuple[int, int]], list[int]]:

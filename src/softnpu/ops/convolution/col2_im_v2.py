@@ -17,6 +17,6 @@ def lower(b: Builder, n: Site) -> str:
         batch, channels, kernel, columns = n.shape(0)
         x = b.reshape(x, [batch, channels * kernel, columns])
     sizes = (n.input(i) if n.dtype(i) == _INT64 else b.cast(n.input(i), _INT64) for i in (1, 2))
-    padding = [int(one) for one in n.attr("padding", (0, 0))]
-    dilations, strides = ([int(one) for one in n.attr(key, (1, 1))] for key in ("dilation", "stride"))
+    padding = [int(number) for number in n.attr("padding", (0, 0))]
+    dilations, strides = ([int(number) for number in n.attr(key, (1, 1))] for key in ("dilation", "stride"))
     return str(b.op("Col2Im", x, *sizes, dilations=dilations, pads=padding + padding, strides=strides))

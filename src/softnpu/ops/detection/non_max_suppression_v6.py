@@ -21,7 +21,7 @@ def lower(b: Builder, n: Site) -> str:
     for i in (3, 4):
         if n.has(i):
             limits[i - 2] = b.reshape(n.input(i), [1])
-    found = b.op(
+    selected = b.op(
         "NonMaxSuppression", n.input(0), n.input(1), *limits, center_point_box=int(n.attr("center_point_box", 0))
     )
-    return b.cast(str(found), _INT32)
+    return b.cast(str(selected), _INT32)

@@ -31,14 +31,14 @@ SCHEMA = Schema(
 def anchors_of(base: float, ratios: list[float], scales: list[float]) -> Array:
     """The anchors of the original Faster R-CNN: sides of whole pixels, ratio by ratio and scale by scale."""
     centre = (base - 1) / 2
-    found = []
+    anchors = []
     for ratio in ratios:
         width = np.round(np.sqrt(base * base / ratio))
         height = np.round(width * ratio)
         for scale in scales:
             half = (np.array([width, height]) * scale - 1) / 2
-            found.append(np.concatenate([centre - half, centre + half]))
-    return np.array(found)
+            anchors.append(np.concatenate([centre - half, centre + half]))
+    return np.array(anchors)
 
 
 def compute(n: Site, prob: Array, delta: Array, info: Array) -> tuple[Array, ...]:
@@ -69,7 +69,7 @@ def moved(anchors: Array, delta: Array) -> Array:
 
 
 def _select(n: Site, boxes: Array, scores: Array, info: Array) -> Array:
-    height, width, scale = (float(one) for one in info[:3])
+    height, width, scale = (float(number) for number in info[:3])
     boxes = boxes.clip(0, np.array([width, height, width, height]) - 1)
     large = (boxes[:, 2:] - boxes[:, :2] + 1 >= float(n.need("min_size")) * scale).all(axis=1)
     boxes, scores = boxes[large], scores[large]
@@ -77,9 +77,9 @@ def _select(n: Site, boxes: Array, scores: Array, info: Array) -> Array:
     return np.asarray(boxes[kept])
 
 
-def _floats(n: Site, word: str) -> list[float]:
-    given = n.need(word)
-    return [float(one) for one in given] if isinstance(given, list | tuple) else [float(given)]
+def _floats(n: Site, attribute: str) -> list[float]:
+    listed = n.need(attribute)
+    return [float(number) for number in listed] if isinstance(listed, list | tuple) else [float(listed)]
 
 
 def infer(n: Site) -> list[tuple[int, Shape | None]]:

@@ -36,7 +36,7 @@ def compute(n: Site, delta: Array, score: Array, anchors: Array) -> tuple[Array,
     classes, batch = int(n.need("num_classes")), len(delta)
     shared = bool(n.attr("share_location", True))
     length = _length(n)
-    numbers, found = np.zeros((batch, 8), np.int32), np.zeros((batch, length, 8), delta.dtype)
+    numbers, detections = np.zeros((batch, 8), np.int32), np.zeros((batch, length, 8), delta.dtype)
     conf = score.reshape(batch, -1, classes)
     offsets = delta.reshape(batch, conf.shape[1], 1 if shared else classes, 4)
     for image in range(batch):
@@ -45,9 +45,9 @@ def compute(n: Site, delta: Array, score: Array, anchors: Array) -> tuple[Array,
         rows = _detect(n, boxes, conf[image])
         numbers[image, 0] = len(rows)
         if rows:
-            found[image, : len(rows), 0] = image
-            found[image, : len(rows), 1:7] = rows
-    return numbers, found
+            detections[image, : len(rows), 0] = image
+            detections[image, : len(rows), 1:7] = rows
+    return numbers, detections
 
 
 def _detect(n: Site, boxes: Array, conf: Array) -> list[tuple[float, ...]]:
@@ -67,7 +67,7 @@ def _detect(n: Site, boxes: Array, conf: Array) -> list[tuple[float, ...]]:
             0.0,
             float(n.attr("eta", 1.0)),
         )
-        hits += [(float(conf[likely[one], label]), label, int(likely[one])) for one in kept]
+        hits += [(float(conf[likely[index], label]), label, int(likely[index])) for index in kept]
     best = sorted(hits, key=lambda hit: -hit[0])[: int(n.attr("keep_top_k", -1))]
     best.sort(key=lambda hit: hit[1])
     return [(label, score, *boxes[index, label % boxes.shape[1]]) for score, label, index in best]

@@ -7,8 +7,8 @@ SCHEMA = Schema("NonZero", attrs={"transpose": False, "dtype": 9})
 
 
 def lower(b: Builder, n: Site) -> str:
-    found = b.op("NonZero", n.input(0))
+    positions = b.op("NonZero", n.input(0))
     if not n.attr("transpose", False):
-        found = b.transpose(str(found), [1, 0])
+        positions = b.transpose(str(positions), [1, 0])
     dtype = int(n.attr("dtype", 9))
-    return str(found) if dtype == 9 else b.cast(str(found), dtype)
+    return str(positions) if dtype == 9 else b.cast(str(positions), dtype)

@@ -8,13 +8,13 @@ _SIGNED = (2, 6, 3, 9)
 _INT32, _INT64 = 3, 9
 
 
-def bitwise(word: str) -> Lower:
+def bitwise(onnx_type: str) -> Lower:
     """One of ONNX's bitwise operators, which came with opset 18."""
 
     def lower(b: Builder, n: Site) -> str:
         if b.opset < 18:
             raise OpError(f"{n.type} {n.name!r} needs ONNX opset 18 or newer; export the model with a newer opset")
-        return str(b.op(word, *n.inputs))
+        return str(b.op(onnx_type, *n.inputs))
 
     return lower
 
@@ -36,7 +36,7 @@ def shift(direction: str) -> Lower:
         flipped = b.op("Sub", b.scalar(-1, signed), x)
         moved = b.op("BitShift", b.cast(str(b.op("Where", negative, flipped, x)), wide), count, direction=direction)
         moved = b.cast(str(moved), signed)
-        found = str(b.op("Where", negative, b.op("Sub", b.scalar(-1, signed), moved), moved))
-        return found if dtype == signed else b.cast(found, dtype)
+        shifted = str(b.op("Where", negative, b.op("Sub", b.scalar(-1, signed), moved), moved))
+        return shifted if dtype == signed else b.cast(shifted, dtype)
 
     return lower

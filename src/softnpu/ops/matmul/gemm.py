@@ -13,7 +13,9 @@ _FLOAT, _HALF, _INT8, _INT32, _BFLOAT = 0, 1, 2, 3, 27
 def lower(b: Builder, n: Site) -> str:
     result = n.dtype(2)
     whole = n.dtype(0) == _INT8
-    left, right = (_operand(b, n, i, bool(n.attr(f"transpose_{word}", False)), whole) for i, word in enumerate("ab"))
+    left, right = (
+        _operand(b, n, i, bool(n.attr(f"transpose_{operand}", False)), whole) for i, operand in enumerate("ab")
+    )
     product = b.op("MatMulInteger", left, right) if whole else b.op("MatMul", left, right)
     working = _INT32 if whole and result == _INT32 else _FLOAT
     if whole and working != _INT32:

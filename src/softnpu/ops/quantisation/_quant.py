@@ -18,10 +18,10 @@ def rounded(b: Builder, n: Site, x: str, mode: str, dtype: int) -> str:
     """x rounded, limited and cast to an 8-bit type."""
     if dtype not in _LIMITS:
         raise OpError(f"{n.type} {n.name!r} has dst_type {dtype}; 2 (int8) and 4 (uint8) are supported")
-    word = _ROUND.get(mode.lower())
-    if word is None and mode.lower() != "trunc":
+    onnx_type = _ROUND.get(mode.lower())
+    if onnx_type is None and mode.lower() != "trunc":
         raise OpError(f"{n.type} {n.name!r} has round_mode {mode!r}; use Round, Floor, Ceil or Trunc")
-    whole = b.op(word, x) if word else b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
+    whole = b.op(onnx_type, x) if onnx_type else b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
     low, high = _LIMITS[dtype]
     return b.cast(b.clip(str(whole), low, high), dtype)
 

@@ -13,10 +13,10 @@ _TYPES = {
 
 
 def lower(b: Builder, n: Site) -> str:
-    word, rank = str(n.need("dtype")), n.rank(0)
-    if word not in _TYPES:
-        raise OpError(f"Quantize {n.name!r} has dtype {word!r}; use one of {', '.join(_TYPES)}")
-    dtype, low, high = _TYPES[word]
+    type_name, rank = str(n.need("dtype")), n.rank(0)
+    if type_name not in _TYPES:
+        raise OpError(f"Quantize {n.name!r} has dtype {type_name!r}; use one of {', '.join(_TYPES)}")
+    dtype, low, high = _TYPES[type_name]
     axis = int(n.attr("axis", 1)) % rank
 
     def along(index: int) -> str:

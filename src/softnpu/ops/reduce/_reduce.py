@@ -53,11 +53,11 @@ def by_attribute(kind: str) -> Lower:
     return lower
 
 
-def _known(b: Builder, n: Site, kind: str, given: list[int]) -> str:
+def _known(b: Builder, n: Site, kind: str, listed: list[int]) -> str:
     keep = bool(n.attr("keep_dims", False))
-    axes: list[int] | None = given
+    axes: list[int] | None = listed
     if n.input_shapes[0] is not None:
-        axes = axes_of(n, given, n.rank(0))
+        axes = axes_of(n, listed, n.rank(0))
     if not axes:
         if n.attr("noop_with_empty_axes", True):
             return str(b.op("Identity", n.input(0)))

@@ -8,6 +8,6 @@ SCHEMA = Schema("Shape", attrs={"dtype": 3})
 
 
 def lower(b: Builder, n: Site) -> str:
-    found = str(b.op("Shape", n.input(0)))
+    dims = str(b.op("Shape", n.input(0)))
     wanted = int(n.attr("dtype", 3))
-    return found if wanted == INT64 else b.cast(found, wanted)
+    return dims if wanted == INT64 else b.cast(dims, wanted)

@@ -8,6 +8,6 @@ SCHEMA = Schema("Size", attrs={"dtype": 3})
 
 
 def lower(b: Builder, n: Site) -> str:
-    found = str(b.op("Size", n.input(0)))
+    count = str(b.op("Size", n.input(0)))
     wanted = int(n.attr("dtype", 3))
-    return found if wanted == INT64 else b.cast(found, wanted)
+    return count if wanted == INT64 else b.cast(count, wanted)
