@@ -9,8 +9,6 @@ from tests.unit.ops.support import IMAGE, MATRIX, Const, X, compute, floats, run
 
 
 def test_what_cannot_be_built_says_why() -> None:
-    from softnpu.compiler.errors import AtcError
-
     for type_, inputs, attrs, word in (
         ("GeluV2", [MATRIX], {"approximate": "erf"}, "approximate"),
         ("Muls", [MATRIX], {}, "value"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.infer import infer_node
+from softnpu.compiler.lowering.infer import infer_node
 from softnpu.graph.ir import Graph
 from tests.caffe_support import op
 from tests.unit.ops.support import BLOB, MATRIX, WHOLE, Array, C, Const, F, X, close, compute, match, run, same

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from softnpu import ops
-from softnpu.compiler.infer import infer_node
-from softnpu.compiler.lower import site_of
+from softnpu.compiler.lowering.infer import infer_node
+from softnpu.compiler.lowering.lower import site_of
 from softnpu.graph.ir import Graph
 from tests.caffe_support import op
 from tests.unit.ops.support import (

@@ -14,8 +14,8 @@ import numpy as np
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
-from softnpu.media.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
-from softnpu.media.picture import MAX_SIDE, Picture, Pixels
+from softnpu.media.pixels.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
+from softnpu.media.pixels.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
 from softnpu.runtime.memory import ShortRead
@@ -23,8 +23,8 @@ from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from softnpu.media.jpeg.header import JpegInfo
-    from softnpu.media.png import PngInfo
+    from softnpu.media.codecs.jpeg.header import JpegInfo
+    from softnpu.media.codecs.png import PngInfo
 
 _BYTE = np.dtype(np.uint8)
 _CELL = struct.Struct("<I")
@@ -56,7 +56,7 @@ def _need_size(size: int) -> None:
 
 def jpeg_info(address: int, size: int) -> tuple[int, int, int, int]:
     """Width, height, components and sub-sampling of a JPEG, as they are coded."""
-    from softnpu.media.jpeg import header
+    from softnpu.media.codecs.jpeg import header
 
     info = header.parse(_file(address, size))
     return info.width, info.height, info.components, _SAMPLINGS.get(info.sampling, _SAMPLING_UNKNOWN)
@@ -64,7 +64,7 @@ def jpeg_info(address: int, size: int) -> tuple[int, int, int, int]:
 
 def png_info(address: int, size: int) -> tuple[int, int, int]:
     """Width, height and components of a PNG."""
-    from softnpu.media import png
+    from softnpu.media.codecs import png
 
     info = png.parse(_file(address, size))
     return info.width, info.height, info.components
@@ -72,7 +72,7 @@ def png_info(address: int, size: int) -> tuple[int, int, int]:
 
 def jpeg_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded JPEG takes."""
-    from softnpu.media.jpeg import header
+    from softnpu.media.codecs.jpeg import header
 
     info = header.parse(_file(address, size))
     return _fits(_jpeg_output(info, Picture(format=form)))
@@ -80,7 +80,7 @@ def jpeg_decoded_size(address: int, size: int, form: int) -> int:
 
 def png_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded PNG takes."""
-    from softnpu.media import png
+    from softnpu.media.codecs import png
 
     return _fits(_png_output(png.parse(_file(address, size)), Picture(format=form)))
 
@@ -103,7 +103,7 @@ def _completed(given: Picture, form: PixelFormat, size: tuple[int, int], strides
 
 
 def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
-    from softnpu.media.jpeg import decode
+    from softnpu.media.codecs.jpeg import decode
 
     form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
     allowed = decode.CHIP_FORMATS.get(info.sampling, ())
@@ -141,7 +141,7 @@ def _with_chip_strides(made: Picture, form: PixelFormat, strides: tuple[int, int
 
 
 def _png_output(info: PngInfo, given: Picture) -> Picture:
-    from softnpu.media import png
+    from softnpu.media.codecs import png
 
     _check_png_format(given.format)
     form = pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format)
@@ -231,7 +231,7 @@ def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int
     """Queue the decoding of a JPEG."""
 
     def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media.jpeg import decode, header
+        from softnpu.media.codecs.jpeg import decode, header
 
         info = header.parse(content)
         why = header.refused(info, rules.strict())
@@ -250,7 +250,7 @@ def decode_png(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int,
     _check_png_format(desc.format)
 
     def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media import png
+        from softnpu.media.codecs import png
 
         info = png.parse(content)
         made = _png_output(info, given)
@@ -276,7 +276,7 @@ def _check_jpege(picture: Picture) -> None:
 
 def jpeg_encoded_size(desc: PicDesc) -> int:
     """As many bytes as the JPEG of this picture can take at most."""
-    from softnpu.media.jpeg import encode
+    from softnpu.media.codecs.jpeg import encode
 
     picture = desc.picture()
     _check_jpege(picture)
@@ -311,7 +311,7 @@ def encode_jpeg(
     memory.reach(out, max(room, 1), True)
 
     def work() -> None:
-        from softnpu.media.jpeg import encode
+        from softnpu.media.codecs.jpeg import encode
 
         memory = process().memory
         data = encode.encode(picture.pixels(memory, False, "input picture"), quality)

@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media import csc as matrices
-from softnpu.media import rules, vpc
-from softnpu.media.formats import NV12, NV21, YUV_400, pixel_format
-from softnpu.media.picture import Picture, Pixels, Region
-from softnpu.media.scale import INTERPOLATIONS
+from softnpu.media import rules
+from softnpu.media.pixels import csc as matrices
+from softnpu.media.pixels.formats import NV12, NV21, YUV_400, pixel_format
+from softnpu.media.pixels.picture import Picture, Pixels, Region
+from softnpu.media.pixels.scale import INTERPOLATIONS
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import DIMS, Hist, LutMap
+from softnpu.media.vpc import compose
 from softnpu.runtime.arena import Allocation
 from softnpu.runtime.memory import COUNTED_KINDS
 from softnpu.runtime.process import process
@@ -80,19 +81,19 @@ class Move:
             takes = source.format.space == "yuv" and target.format.value in (NV12, NV21)
             text = f"interpolation {_HIGH_ORDER} makes NV12 or NV21 of YUV, not {target.format.name} of {source.format.name}"
             rules.insist(takes, text)
-        return vpc.cost(_cut(source, self.crop), _cut(target, self.paste))
+        return compose.cost(_cut(source, self.crop), _cut(target, self.paste))
 
     def run(self, interpolation: str, csc: int) -> None:
         """Do it."""
         source, target = self.pixels()
         matrix = matrices.matrix(csc)
         inner = _cut(target, self.paste)
-        vpc.transfer(_cut(source, self.crop), inner, interpolation, matrix)
+        compose.transfer(_cut(source, self.crop), inner, interpolation, matrix)
         if self.border is not None and self.paste is not None:
             is_rgb = source.format.space == "rgb"  # then its colour is one, too
             region = Region(self.paste.left, self.paste.top, inner.width, inner.height)
             kind, colour = self.border.border_type, self.border.values
-            vpc.make_border(target, region, kind, colour, matrix if is_rgb else None)
+            compose.make_border(target, region, kind, colour, matrix if is_rgb else None)
 
     def pixels(self) -> tuple[Pixels, Pixels]:
         """Both pictures over their memory as it is now; looked up again unless nobody can have taken it away."""
@@ -125,7 +126,7 @@ def _send(channel: ChannelDesc, stream: Stream, name: str, results: Sequence[Pic
         for result in results:
             result.ret_code = 0
 
-    submit(opened, stream, name, run, inline=cost <= vpc.INLINE_PIXELS)
+    submit(opened, stream, name, run, inline=cost <= compose.INLINE_PIXELS)
 
 
 def move(channel: ChannelDesc, stream: Stream, name: str, moves: Sequence[Move], config: ResizeConfig | None) -> None:
@@ -236,11 +237,11 @@ def calc_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, 
         return picture.pixels(process().memory, False, "input picture")
 
     def work() -> None:
-        from softnpu.media import histogram
+        from softnpu.media.vpc import histogram
 
         hist.store(histogram.histogram(pixels()))
 
-    _send(channel, stream, name, [hist], work, vpc.cost(pixels()))
+    _send(channel, stream, name, [hist], work, compose.cost(pixels()))
 
 
 def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc, lut: LutMap) -> None:  # fmt: skip
@@ -256,7 +257,7 @@ def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDe
     cost = one.check(0)
 
     def work() -> None:
-        from softnpu.media import histogram
+        from softnpu.media.vpc import histogram
 
         before, after = one.pixels()
         histogram.equalize(before, after, lut.view())
@@ -266,7 +267,7 @@ def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDe
 
 def pyr_down(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc) -> None:
     """Queue one step down a pyramid: a Gaussian, and every second pixel of every second row."""
-    from softnpu.media import pyramid
+    from softnpu.media.vpc import pyramid
 
     if source.format != YUV_400 or target.format != YUV_400:
         raise NpuError(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.units import align_up
 from softnpu.media import rules
-from softnpu.media.formats import NV12, NV21
-from softnpu.media.picture import Picture, Pixels
+from softnpu.media.pixels.formats import NV12, NV21
+from softnpu.media.pixels.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.lent import lent
 from softnpu.media.v1.video_channel import VideoChannel
@@ -20,9 +20,9 @@ from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
-    from softnpu.media.video.annexb import Codec
-    from softnpu.media.video.encoder import Encoded
-    from softnpu.media.video.settings import EncoderSettings
+    from softnpu.media.codecs.video.annexb import Codec
+    from softnpu.media.codecs.video.encoder import Encoded
+    from softnpu.media.codecs.video.settings import EncoderSettings
 
 _FAILED = 1
 _ROW = 16  # pixels of which rows are multiples where the program does not say
@@ -125,7 +125,7 @@ class VencChannel(VideoChannel):
     word = "VENC"
 
     def __init__(self, desc: VencChannelDesc, number: int) -> None:
-        from softnpu.media.video.encoder import VideoEncoder
+        from softnpu.media.codecs.video.encoder import VideoEncoder
 
         self._desc = replace(desc, callback=None, channel=None)
         self._encoder = VideoEncoder(_PROFILES[desc.entype][0], desc.pic_width, desc.pic_height, _settings(desc))
@@ -243,7 +243,7 @@ def _check_format(value: int) -> None:
 
 def _settings(desc: VencChannelDesc) -> EncoderSettings:
     """How the encoder is set up: the program's values, the chip's where it gave none."""
-    from softnpu.media.video.settings import EncoderSettings
+    from softnpu.media.codecs.video.settings import EncoderSettings
 
     _check_format(desc.pic_format or NV12)
     if not desc.pic_width or not desc.pic_height or desc.pic_width % 2 or desc.pic_height % 2:

@@ -11,7 +11,7 @@ from typing import Any
 from softnpu.base.errors import NpuError
 from softnpu.base.log import ERROR, WARNING, log
 from softnpu.media.v2.errors import himpi_error
-from softnpu.media.v2.ready import Ready
+from softnpu.media.v2.sys.ready import Ready
 from softnpu.runtime.process import process
 
 _MAX_TOLD = 100  # different ones: a damaged stream must not fill the log

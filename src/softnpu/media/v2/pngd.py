@@ -9,9 +9,10 @@ import numpy as np
 
 from softnpu import constants
 from softnpu.base.errors import NpuError
-from softnpu.media import png, rules
-from softnpu.media.formats import UNKNOWN, pixel_format
-from softnpu.media.picture import Picture
+from softnpu.media import rules
+from softnpu.media.codecs import png
+from softnpu.media.pixels.formats import UNKNOWN, pixel_format
+from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.errors import failure, himpi_error
 from softnpu.media.v2.struct import Fields, Struct

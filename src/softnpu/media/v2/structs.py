@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.media.formats import PixelFormat
-from softnpu.media.picture import Picture
+from softnpu.media.pixels.formats import PixelFormat
+from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.struct import Fields, Struct
 
 PIC = Struct(
