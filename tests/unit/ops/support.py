@@ -222,10 +222,10 @@ def naive_pool(x: Array, size: tuple[int, ...], strides: tuple[int, ...], pads: 
     dims = len(size)
     out = [(x.shape[1 + d] + pads[2 * d] + pads[2 * d + 1] - size[d]) // strides[d] + 1 for d in range(dims)]
     y = np.zeros((x.shape[0], *out, x.shape[-1]), F)
-    for place in itertools.product(*(range(one) for one in out)):
-        starts = [place[d] * strides[d] - pads[2 * d] for d in range(dims)]
-        cut = tuple(slice(max(start, 0), start + one) for start, one in zip(starts, size, strict=True))
-        y[(slice(None), *place)] = formula(x[(slice(None), *cut)], axis=tuple(range(1, dims + 1)))
+    for position in itertools.product(*(range(length) for length in out)):
+        starts = [position[d] * strides[d] - pads[2 * d] for d in range(dims)]
+        cut = tuple(slice(max(start, 0), start + length) for start, length in zip(starts, size, strict=True))
+        y[(slice(None), *position)] = formula(x[(slice(None), *cut)], axis=tuple(range(1, dims + 1)))
     return y
 
 

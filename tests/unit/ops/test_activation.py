@@ -42,15 +42,15 @@ def test_with_attributes(kind: str, attrs: dict[str, Any], expected: Any) -> Non
 @pytest.mark.parametrize("type_", ["Gelu", "Swish", "Muls", "Celu"])
 def test_half_precision_stays(type_: str) -> None:
     half = MATRIX.astype(np.float16)
-    found = run(type_, [half], **({"value": 2.0} if type_ == "Muls" else {}))[0]
-    assert found.dtype == np.float16
+    actual = run(type_, [half], **({"value": 2.0} if type_ == "Muls" else {}))[0]
+    assert actual.dtype == np.float16
     expected = {
         "Gelu": gelu_tanh(MATRIX),
         "Swish": MATRIX * sigmoid(MATRIX),
         "Muls": 2 * MATRIX,
         "Celu": np.maximum(0, MATRIX) + np.minimum(0, np.exp(MATRIX) - 1),
     }
-    close(found, expected[type_], 1e-2)
+    close(actual, expected[type_], 1e-2)
 
 
 def test_gated_gelu() -> None:
@@ -81,9 +81,9 @@ def test_unary(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["Elu", "Softplus", "Sigmoid"])
 def test_doubles_keep_their_type(kind: str) -> None:
     x, formula = UNARY[kind]
-    found = compute(kind, x.astype(np.float64))
-    assert np.asarray(found).dtype == np.float64
-    np.testing.assert_allclose(found, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
+    actual = compute(kind, x.astype(np.float64))
+    assert np.asarray(actual).dtype == np.float64
+    np.testing.assert_allclose(actual, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
 
 
 def test_attributes_of_elu() -> None:

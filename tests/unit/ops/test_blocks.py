@@ -15,7 +15,7 @@ from tests.unit.ops.support import BLOB, Array, C, compute, floats, match, nchw,
 def reorg(x: Array, stride: int, forward: bool) -> Array:
     """darknet's loop over a flat buffer."""
     n, c, h, w = x.shape
-    out_c, flat, found = c // stride**2, x.reshape(-1), np.zeros(x.size, x.dtype)
+    out_c, flat, actual = c // stride**2, x.reshape(-1), np.zeros(x.size, x.dtype)
     for b in range(n):
         for k in range(c):
             for j in range(h):
@@ -28,10 +28,10 @@ def reorg(x: Array, stride: int, forward: bool) -> Array:
                         + w * stride * (j * stride + offset // stride + h * stride * (k % out_c + out_c * b))
                     )
                     if forward:
-                        found[there] = flat[here]
+                        actual[there] = flat[here]
                     else:
-                        found[here] = flat[there]
-    return found
+                        actual[here] = flat[there]
+    return actual
 
 
 def test_blocks() -> None:

@@ -44,12 +44,12 @@ def naive_conv(x: Array, w: Array, strides: list[int], pads: list[int], dilation
 
 def convolve(x: Array, w: Array, stride: int) -> Array:
     rows, columns = [(size - k) // stride + 1 for size, k in zip(x.shape[2:], w.shape[2:], strict=True)]
-    found = np.zeros((len(x), len(w), rows, columns), np.float32)
+    actual = np.zeros((len(x), len(w), rows, columns), np.float32)
     for row in range(rows):
         for column in range(columns):
             part = x[:, :, row * stride : row * stride + w.shape[2], column * stride : column * stride + w.shape[3]]
-            found[:, :, row, column] = np.einsum("nchw,ochw->no", part, w)
-    return found
+            actual[:, :, row, column] = np.einsum("nchw,ochw->no", part, w)
+    return actual
 
 
 def test_transposed_convolutions() -> None:
@@ -83,14 +83,14 @@ def test_transposed_convolution_of_volumes() -> None:
                 expected[0, :, 2 * d : 2 * d + 2, h : h + 2, v : v + 2] += np.einsum(
                     "i,iodhw->odhw", x[0, :, d, h, v], w
                 )
-    found = run(
+    actual = run(
         "Conv3DTranspose",
         [Const(np.zeros(5, np.int32)), x, w],
         strides=[1, 1, 2, 1, 1],
         pads=[0] * 6,
         data_format="NCDHW",
     )[0]
-    close(found, expected, 1e-4)
+    close(actual, expected, 1e-4)
 
 
 def test_columns_to_picture() -> None:
@@ -101,8 +101,8 @@ def test_columns_to_picture() -> None:
     for i in range(2):
         for j in range(2):
             expected[:, :, i : i + 3, j : j + 3] += columns[:, :, i, j]
-    for given in (x, x.reshape(1, 2, 4, 9)):
-        close(run("Col2ImV2", [given, *sizes], dilation=[1, 1], padding=[0, 0], stride=[1, 1])[0], expected)
+    for shaped in (x, x.reshape(1, 2, 4, 9)):
+        close(run("Col2ImV2", [shaped, *sizes], dilation=[1, 1], padding=[0, 0], stride=[1, 1])[0], expected)
 
 
 @pytest.mark.parametrize(("strides", "dilations"), [([1, 1], [1, 1]), ([2, 2], [1, 1]), ([1, 1], [2, 2])])
@@ -140,12 +140,12 @@ def test_transposed_convolution(size: tuple[int, int], strides: tuple[int, int],
         pads = [totals[0] // 2, totals[0] - totals[0] // 2, totals[1] // 2, totals[1] - totals[1] // 2]
     forward = naive_conv(a, w, list(strides), pads, [1, 1])
     b = floats(*forward.shape)
-    for given in (pads, [-1] * 4 if padding == "SAME" else pads):
-        found = compute(
-            "Conv2DBackpropInput", C([1, *size, 4]), C(w), b, strides=[1, *strides, 1], pads=given, data_format="NHWC"
+    for listed in (pads, [-1] * 4 if padding == "SAME" else pads):
+        actual = compute(
+            "Conv2DBackpropInput", C([1, *size, 4]), C(w), b, strides=[1, *strides, 1], pads=listed, data_format="NHWC"
         )
-        assert found.shape == a.shape
-        np.testing.assert_allclose((found * a).sum(), (forward * b).sum(), rtol=1e-4)
+        assert actual.shape == a.shape
+        np.testing.assert_allclose((actual * a).sum(), (forward * b).sum(), rtol=1e-4)
     with pytest.raises(AtcError, match="check input_size"):
         compute("Conv2DBackpropInput", C([1, 40, 40, 4]), C(w), b, strides=[1, *strides, 1], pads=pads)
 

@@ -16,31 +16,32 @@ ROIS = np.array([[0, 1, 2, 70, 90], [1, 30, 0, 100, 40], [0, 5, 5, 6, 6]], np.fl
 
 
 def roi_pool(x: Array, rois: Array, height: int, width: int, scale: tuple[float, float]) -> Array:
-    found = np.zeros((len(rois), x.shape[1], height, width), np.float32)
+    actual = np.zeros((len(rois), x.shape[1], height, width), np.float32)
     for index, (image, x1, y1, x2, y2) in enumerate(rois):
-        left, right = (math.floor(one * scale[1] + 0.5) for one in (x1, x2))
-        top, bottom = (math.floor(one * scale[0] + 0.5) for one in (y1, y2))
+        left, right = (math.floor(edge * scale[1] + 0.5) for edge in (x1, x2))
+        top, bottom = (math.floor(edge * scale[0] + 0.5) for edge in (y1, y2))
         high, wide = max(bottom - top + 1, 1) / height, max(right - left + 1, 1) / width
         for row in range(height):
             for column in range(width):
                 rows = [
-                    min(max(one + top, 0), x.shape[2]) for one in (math.floor(row * high), math.ceil((row + 1) * high))
+                    min(max(edge + top, 0), x.shape[2])
+                    for edge in (math.floor(row * high), math.ceil((row + 1) * high))
                 ]
                 columns = [
-                    min(max(one + left, 0), x.shape[3])
-                    for one in (math.floor(column * wide), math.ceil((column + 1) * wide))
+                    min(max(edge + left, 0), x.shape[3])
+                    for edge in (math.floor(column * wide), math.ceil((column + 1) * wide))
                 ]
                 part = x[int(image), :, rows[0] : rows[1], columns[0] : columns[1]]
                 if part.size:
-                    found[index, :, row, column] = part.max((1, 2))
-    return found
+                    actual[index, :, row, column] = part.max((1, 2))
+    return actual
 
 
 def test_suppression_in_batches() -> None:
     boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 5, 1, 6]]], np.float32)
     limits = [Const(np.array([9], np.int32)), Const(np.array([0.5], np.float32)), Const(np.array([0.0], np.float32))]
-    found = run("NonMaxSuppressionV6", [boxes, np.array([[[0.9, 0.8, 0.7]]], np.float32), *limits])[0]
-    np.testing.assert_array_equal(found, np.array([[0, 0, 0], [0, 0, 2]], np.int32))
+    actual = run("NonMaxSuppressionV6", [boxes, np.array([[[0.9, 0.8, 0.7]]], np.float32), *limits])[0]
+    np.testing.assert_array_equal(actual, np.array([[0, 0, 0], [0, 0, 2]], np.int32))
 
 
 def test_suppression() -> None:
@@ -71,13 +72,13 @@ def test_roi_align_of_a_plane_gives_the_middle_of_its_bins() -> None:
     plane = (3 * y + 2 * x)[None, None].astype(np.float32)
     rois = np.array([[0, 4, 6, 20, 14]], np.float32)
     for mode, (begin, grow) in {0: (0, 0), 1: (0, 1), 3: (-0.5, 0)}.items():
-        (found,) = op(
+        (actual,) = op(
             "ROIAlign", plane, rois, spatial_scale=0.5, pooled_height=2, pooled_width=4, sample_num=2, roi_end_mode=mode
         )
         left, right, top, bottom = 2 + begin, (20 + grow) / 2 + begin, 3 + begin, (14 + grow) / 2 + begin
         columns = left + (np.arange(4) + 0.5) * (right - left) / 4
         rows = top + (np.arange(2) + 0.5) * (bottom - top) / 2
-        match(found[0, 0], (3 * rows[:, None] + 2 * columns).astype(np.float32))
+        match(actual[0, 0], (3 * rows[:, None] + 2 * columns).astype(np.float32))
 
 
 def test_psroi_pooling_takes_a_channel_for_every_bin(tmp_path: Path) -> None:
@@ -92,8 +93,8 @@ def test_psroi_pooling_takes_a_channel_for_every_bin(tmp_path: Path) -> None:
     other = cv2.dnn.readNetFromCaffe(*map(str, write(tmp_path, text)))
     other.setInput(x, "x")
     other.setInput(ROIS, "r")
-    found = run_net(net(tmp_path, text), x, ROIS)[0]
-    match(found, other.forward("y").reshape(found.shape))
+    actual = run_net(net(tmp_path, text), x, ROIS)[0]
+    match(actual, other.forward("y").reshape(actual.shape))
 
 
 def test_proposal_finds_the_regions_that_opencv_finds(tmp_path: Path) -> None:
@@ -113,8 +114,8 @@ def test_proposal_finds_the_regions_that_opencv_finds(tmp_path: Path) -> None:
     info = np.array([[96, 128, 1]], np.float32)
     rois, number = run_net(net(tmp_path, ours), prob, delta, info)
     other = cv2.dnn.readNetFromCaffe(*map(str, write(tmp_path, theirs)))
-    for name, one in (("p", prob), ("d", delta), ("i", info)):
-        other.setInput(one, name)
+    for name, array in (("p", prob), ("d", delta), ("i", info)):
+        other.setInput(array, name)
     assert 0 < number[0, 0] < 32
     count = int(number[0, 0])
     assert not rois[0, :, count:].any()

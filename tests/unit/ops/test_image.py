@@ -50,13 +50,13 @@ def tf_nearest(x: Array, size: tuple[int, int], corners: bool, centres: bool) ->
     for axis, result in zip((1, 2), size, strict=True):
         length = x.shape[axis]
         rows = []
-        for place in range(result):
+        for position in range(result):
             if corners and result > 1:
-                at = math.floor(place * (length - 1) / (result - 1) + 0.5)
+                at = math.floor(position * (length - 1) / (result - 1) + 0.5)
             elif corners:
                 at = 0
             else:
-                at = math.floor((place + 0.5) * length / result) if centres else (place * length) // result
+                at = math.floor((position + 0.5) * length / result) if centres else (position * length) // result
             rows.append(min(at, length - 1))
         x = np.take(x, rows, axis)
     return x
@@ -79,14 +79,14 @@ def test_resize_of_onnx() -> None:
     close(linear[0, 0], cv2.resize(x[0, 0], (8, 8), interpolation=cv2.INTER_LINEAR))
 
 
-@pytest.mark.parametrize(("mode", "word"), [("bilinear", "linear"), ("nearest", "nearest"), ("bicubic", "cubic")])
+@pytest.mark.parametrize(("mode", "onnx_mode"), [("bilinear", "linear"), ("nearest", "nearest"), ("bicubic", "cubic")])
 @pytest.mark.parametrize("padding", ["zeros", "border"])
-def test_grid_sampling(mode: str, word: str, padding: str) -> None:
+def test_grid_sampling(mode: str, onnx_mode: str, padding: str) -> None:
     reach = (
         0.3 if mode == "bicubic" else 1.1
     )  # at the border the evaluator and the engines read the cubic rule differently
     x, grid = floats(1, 2, 5, 6), RNG.uniform(-reach, reach, (1, 3, 4, 2)).astype(np.float32)
-    expected = reference("GridSample", [x, grid], mode=word, padding_mode=padding, align_corners=1)[0]
+    expected = reference("GridSample", [x, grid], mode=onnx_mode, padding_mode=padding, align_corners=1)[0]
     close(
         run("GridSampler2D", [x, grid], interpolation_mode=mode, padding_mode=padding, align_corners=True)[0],
         expected,
@@ -154,8 +154,8 @@ def test_crops(size: tuple[int, int], method: str) -> None:
                 for row in (top, math.ceil(y))
             ]
             wanted[number, i, j] = rows[0] + (rows[1] - rows[0]) * (y - top)
-    found = compute("CropAndResize", IMAGE, boxes, owners, C(size), extrapolation_value=7.0, method=method)
-    same(found, wanted, 1e-4)
+    actual = compute("CropAndResize", IMAGE, boxes, owners, C(size), extrapolation_value=7.0, method=method)
+    same(actual, wanted, 1e-4)
 
 
 LAYERS: dict[str, tuple[list[Array], dict[str, Any], Array]] = {
@@ -172,10 +172,10 @@ def test_caffe_layer(kind: str) -> None:
 def test_interp_keeps_the_corners() -> None:
     x = rand(1, 2, 6, 7)
     inner = x[:, :, 1:5, 1:6]
-    (found,) = op("Interp", x, zoom_factor=2, pad_beg=-1, pad_end=-1)
+    (actual,) = op("Interp", x, zoom_factor=2, pad_beg=-1, pad_end=-1)
     rows, columns = np.linspace(0, 3, 7), np.linspace(0, 4, 9)
     y, z = np.minimum(rows.astype(int), 2), np.minimum(columns.astype(int), 3)
     v, u = (rows - y)[:, None], columns - z
     top = inner[:, :, y][..., z] * (1 - u) + inner[:, :, y][..., z + 1] * u
     bottom = inner[:, :, y + 1][..., z] * (1 - u) + inner[:, :, y + 1][..., z + 1] * u
-    match(found, (top * (1 - v) + bottom * v).astype(np.float32))
+    match(actual, (top * (1 - v) + bottom * v).astype(np.float32))

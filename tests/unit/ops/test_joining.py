@@ -22,17 +22,17 @@ def test_joining_and_splitting() -> None:
     same(compute("ConcatV2", X, X, C(2), N=2), joined)
     same(compute("Concat", C(-1), X, X, N=2), joined)
     same(compute("ConcatD", X, X, concat_dim=2, N=2), joined)
-    for found in (
+    for parts in (
         compute("Split", C(2), X, outputs=2, num_split=2),
         compute("SplitD", X, outputs=2, split_dim=-1, num_split=2),
     ):
-        same(found[0], X[..., :2])
-        same(found[1], X[..., 2:])
-    found = compute("SplitV", X, C([1, -1, 1]), C(2), outputs=3, num_split=3)
-    for part, wanted in zip(found, (X[..., :1], X[..., 1:3], X[..., 3:]), strict=True):
+        same(parts[0], X[..., :2])
+        same(parts[1], X[..., 2:])
+    parts = compute("SplitV", X, C([1, -1, 1]), C(2), outputs=3, num_split=3)
+    for part, wanted in zip(parts, (X[..., :1], X[..., 1:3], X[..., 3:]), strict=True):
         same(part, wanted)
-    found = compute("SplitVD", X, outputs=2, size_splits=[1, 3], split_dim=2, num_split=2)
-    for part, wanted in zip(found, (X[..., :1], X[..., 1:]), strict=True):
+    parts = compute("SplitVD", X, outputs=2, size_splits=[1, 3], split_dim=2, num_split=2)
+    for part, wanted in zip(parts, (X[..., :1], X[..., 1:]), strict=True):
         same(part, wanted)
     same(compute("SplitD", X, split_dim=0, num_split=1), X)
     with pytest.raises(AtcError, match="3 elements into 2"):

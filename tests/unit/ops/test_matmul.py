@@ -48,17 +48,17 @@ def test_einsum_and_determinant() -> None:
 def test_gemm_of_floats(kind: Any, result: Any) -> None:
     a, b, c = floats(5, 3).astype(kind), floats(5, 4).astype(kind), floats(3, 4).astype(result)
     alpha, beta = np.array([2], result), np.array([0.5], result)
-    found = run("GEMM", [a, b, c, alpha, beta], transpose_a=True)[0]
-    assert found.dtype == result
-    close(found, 2 * (a.T.astype(np.float64) @ b.astype(np.float64)) + 0.5 * c, 1e-5 if result != np.float16 else 1e-2)
+    actual = run("GEMM", [a, b, c, alpha, beta], transpose_a=True)[0]
+    assert actual.dtype == result
+    close(actual, 2 * (a.T.astype(np.float64) @ b.astype(np.float64)) + 0.5 * c, 1e-5 if result != np.float16 else 1e-2)
 
 
 @pytest.mark.parametrize("result", [np.int32, np.float32])
 def test_gemm_of_int8(result: Any) -> None:
     a, b = RNG.integers(-128, 128, (4, 6), np.int8), RNG.integers(-128, 128, (5, 6), np.int8)
     c = RNG.integers(-9, 9, (4, 5)).astype(result)
-    found = run("GEMM", [a, b, c, np.array([3], result), np.array([2], result)], transpose_b=True)[0]
-    np.testing.assert_array_equal(found, 3 * (a.astype(np.int64) @ b.T.astype(np.int64)) + 2 * c)
+    actual = run("GEMM", [a, b, c, np.array([3], result), np.array([2], result)], transpose_b=True)[0]
+    np.testing.assert_array_equal(actual, 3 * (a.astype(np.int64) @ b.T.astype(np.int64)) + 2 * c)
 
 
 def test_triangles() -> None:

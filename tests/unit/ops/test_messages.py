@@ -9,7 +9,7 @@ from tests.unit.ops.support import IMAGE, MATRIX, Const, X, compute, floats, run
 
 
 def test_what_cannot_be_built_says_why() -> None:
-    for type_, inputs, attrs, word in (
+    for type_, inputs, attrs, said in (
         ("GeluV2", [MATRIX], {"approximate": "erf"}, "approximate"),
         ("Muls", [MATRIX], {}, "value"),
         ("SwiGlu", [floats(2, 3)], {}, "even"),
@@ -17,7 +17,7 @@ def test_what_cannot_be_built_says_why() -> None:
         ("TransData", [MATRIX], {"src_format": "NCHW", "dst_format": "NC1HWC0"}, "NCHW"),
         ("AscendQuant", [MATRIX], {"scale": 1.0, "offset": 0.0, "dst_type": 29}, "dst_type"),
     ):
-        with pytest.raises(AtcError, match=word):
+        with pytest.raises(AtcError, match=said):
             run(type_, inputs, **attrs)
 
 

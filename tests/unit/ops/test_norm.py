@@ -52,11 +52,11 @@ def test_layer_norms() -> None:
     x, gamma, beta = floats(2, 3, 8), floats(8), floats(8)
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
     expected = (x - mean) / np.sqrt(variance + 1e-5) * gamma + beta
-    found = run("LayerNorm", [x, gamma, beta], outputs=3, begin_norm_axis=-1, begin_params_axis=-1, epsilon=1e-5)
-    for one, wanted in zip(found, (expected, mean, variance), strict=True):
-        close(one, wanted)
-    found = run("LayerNormV3", [x, gamma, beta], outputs=3, begin_norm_axis=2)
-    close(found[2], 1 / np.sqrt(variance + 1e-5))
+    actual = run("LayerNorm", [x, gamma, beta], outputs=3, begin_norm_axis=-1, begin_params_axis=-1, epsilon=1e-5)
+    for result, wanted in zip(actual, (expected, mean, variance), strict=True):
+        close(result, wanted)
+    actual = run("LayerNormV3", [x, gamma, beta], outputs=3, begin_norm_axis=2)
+    close(actual[2], 1 / np.sqrt(variance + 1e-5))
     half = run(
         "LayerNorm",
         [x.astype(np.float16), gamma.astype(np.float16), beta.astype(np.float16)],
@@ -70,14 +70,14 @@ def test_layer_norms() -> None:
 def test_root_mean_square_norms() -> None:
     x, other, gamma = floats(2, 3, 8), floats(2, 3, 8), floats(8)
     rstd = 1 / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-    found = run("RmsNorm", [x, gamma], outputs=2)
-    close(found[0], x * rstd * gamma)
-    close(found[1], rstd)
+    actual = run("RmsNorm", [x, gamma], outputs=2)
+    close(actual[0], x * rstd * gamma)
+    close(actual[1], rstd)
     total = x + other
     rstd = 1 / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-6)
-    found = run("AddRmsNorm", [x, other, gamma], outputs=3)
-    close(found[0], total * rstd * gamma)
-    close(found[2], total)
+    actual = run("AddRmsNorm", [x, other, gamma], outputs=3)
+    close(actual[0], total * rstd * gamma)
+    close(actual[2], total)
     assert run("RmsNorm", [x.astype(np.float16), gamma.astype(np.float16)], outputs=2)[1].dtype == np.float32
 
 
@@ -92,9 +92,9 @@ def test_instance_and_group_norms() -> None:
     flat = x.reshape(2, 3, -1)
     mean, variance = flat.mean(2), flat.var(2)
     normal = ((flat - mean[..., None]) / np.sqrt(variance[..., None] + 1e-4)).reshape(x.shape) * scale + shift
-    found = run("GroupNorm", [x, gamma, beta], outputs=3, num_groups=3, eps=1e-4)
-    for one, wanted in zip(found, (normal, mean, variance), strict=True):
-        close(one, wanted)
+    actual = run("GroupNorm", [x, gamma, beta], outputs=3, num_groups=3, eps=1e-4)
+    for result, wanted in zip(actual, (normal, mean, variance), strict=True):
+        close(result, wanted)
     silu = run("GroupNormSilu", [x, gamma, beta], outputs=3, num_groups=3, eps=1e-4)
     close(silu[0], normal * sigmoid(normal))
     close(silu[2], 1 / np.sqrt(variance + 1e-4))
@@ -126,28 +126,30 @@ def test_batch_normalisation() -> None:
     numbers = (scale, offset, mean, variance)
     same(compute("BatchNorm", IMAGE, *numbers, **attrs), wanted, 1e-4)
     same(
-        compute("BatchNorm", nchw(IMAGE), *(C(one) for one in numbers), data_format="NCHW", **attrs), nchw(wanted), 1e-4
+        compute("BatchNorm", nchw(IMAGE), *(C(result) for result in numbers), data_format="NCHW", **attrs),
+        nchw(wanted),
+        1e-4,
     )
     same(compute("BatchNorm", IMAGE[:, 0, 0], *numbers, **attrs), wanted[:, 0, 0], 1e-4)
     volume = IMAGE[:, None]
     same(compute("BatchNorm", volume, *numbers, data_format="NDHWC", **attrs), wanted[:, None], 1e-4)
-    found = compute("BatchNorm", IMAGE, *numbers, outputs=6, **attrs)
-    same(found[1], mean)
-    same(found[4], variance)
+    actual = compute("BatchNorm", IMAGE, *numbers, outputs=6, **attrs)
+    same(actual[1], mean)
+    same(actual[4], variance)
     same(compute("BatchNorm", IMAGE.astype(np.float16), *numbers, **attrs), wanted.astype(np.float16), 2e-2)
 
 
-@pytest.mark.parametrize("word", ["NHWC", "NCHW"])
-def test_normalisation_in_training(word: str) -> None:
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_normalisation_in_training(layout: str) -> None:
     scale, offset = floats(3), floats(3)
     mean, variance = IMAGE.mean((0, 1, 2)), IMAGE.var((0, 1, 2))
     wanted = (IMAGE - mean) / np.sqrt(variance + F(1e-3)) * scale + offset
-    x = IMAGE if word == "NHWC" else nchw(IMAGE)
-    found = compute("BatchNorm", x, scale, offset, outputs=5, epsilon=1e-3, data_format=word, is_training=True)
-    same(found[0], wanted if word == "NHWC" else nchw(wanted), 1e-4)
-    same(found[1], mean)
-    same(found[2], IMAGE.var((0, 1, 2), ddof=1), 1e-4)
-    same(found[4], variance, 1e-4)
+    x = IMAGE if layout == "NHWC" else nchw(IMAGE)
+    actual = compute("BatchNorm", x, scale, offset, outputs=5, epsilon=1e-3, data_format=layout, is_training=True)
+    same(actual[0], wanted if layout == "NHWC" else nchw(wanted), 1e-4)
+    same(actual[1], mean)
+    same(actual[2], IMAGE.var((0, 1, 2), ddof=1), 1e-4)
+    same(actual[4], variance, 1e-4)
 
 
 LAYERS: dict[str, tuple[list[Array], dict[str, Any], Array]] = {

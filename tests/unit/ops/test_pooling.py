@@ -37,15 +37,15 @@ def caffe_pool(
         if any(pad) and (count - 1) * s >= size + p:
             count -= 1
         sizes.append(count)
-    found = np.zeros((*x.shape[:2], *sizes), np.float32)
+    pooled = np.zeros((*x.shape[:2], *sizes), np.float32)
     for row in range(sizes[0]):
         for column in range(sizes[1]):
             low = [row * stride[0] - pad[0], column * stride[1] - pad[1]]
             high = [min(low[i] + kernel[i], x.shape[2 + i] + pad[i]) for i in (0, 1)]
             area = (high[0] - low[0]) * (high[1] - low[1])
             part = x[:, :, max(low[0], 0) : high[0], max(low[1], 0) : high[1]]
-            found[:, :, row, column] = part.sum((2, 3)) / area if average else part.max((2, 3))
-    return found
+            pooled[:, :, row, column] = part.sum((2, 3)) / area if average else part.max((2, 3))
+    return pooled
 
 
 def test_pools_over_everything() -> None:
@@ -123,10 +123,10 @@ def test_pooling_is_exactly_caffes(size: tuple[int, int], window: Any, ceil: boo
     kernel, stride, pad = window
     x = rand(2, 3, *size, low=-3, high=-1)  # negative, so that a padding that counts for the maximum would show
     pads = [pad[0], pad[0], pad[1], pad[1]]
-    (found,) = op(
+    (pooled,) = op(
         "Pooling", x, mode=int(average), window=list(kernel), stride=list(stride), pad=pads, ceil_mode=int(not ceil)
     )
-    match(found, caffe_pool(x, kernel, stride, pad, average, ceil))
+    match(pooled, caffe_pool(x, kernel, stride, pad, average, ceil))
 
 
 @pytest.mark.parametrize("method", [0, 1])

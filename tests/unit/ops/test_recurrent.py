@@ -15,14 +15,14 @@ from tests.unit.ops.support import Array, close, floats, match, rand, reference,
 def lstm(
     x: Array, cont: Array, w: Array, b: Array, u: Array, h: Array, c: Array, static: Array
 ) -> tuple[Array, Array, Array]:
-    found = []
+    actual = []
     for step, mark in zip(x, cont, strict=True):
         gates = step @ w.T + b + static + (h * mark[:, None]) @ u.T
         i, f, o, g = np.split(gates, 4, 1)
         c = mark[:, None] * sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        found.append(h)
-    return np.stack(found), h[None], c[None]
+        actual.append(h)
+    return np.stack(actual), h[None], c[None]
 
 
 CONT = np.array([[0, 1], [1, 1], [0, 1], [1, 0]], np.float32)
@@ -31,14 +31,14 @@ CONT = np.array([[0, 1], [1, 1], [0, 1], [1, 0]], np.float32)
 def test_common_recurrent() -> None:
     x, w, r, b = floats(4, 2, 3), floats(1, 20, 3), floats(1, 20, 5), floats(1, 40)
     expected = reference("LSTM", [x, w, r, b], outputs=3, opset=14, hidden_size=5)
-    for found, wanted in zip(run("CommonLSTM", [x, w, r, b], outputs=3, hidden_size=5), expected, strict=True):
-        close(found, wanted, 1e-4)
+    for actual, wanted in zip(run("CommonLSTM", [x, w, r, b], outputs=3, hidden_size=5), expected, strict=True):
+        close(actual, wanted, 1e-4)
     w, r, b = floats(1, 15, 3), floats(1, 15, 5), floats(1, 30)
     expected = reference("GRU", [x, w, r, b], outputs=2, opset=14, hidden_size=5, linear_before_reset=1)
-    for found, wanted in zip(
+    for actual, wanted in zip(
         run("CommonGRU", [x, w, r, b], outputs=2, hidden_size=5, linear_before_reset=1), expected, strict=True
     ):
-        close(found, wanted, 1e-4)
+        close(actual, wanted, 1e-4)
 
 
 def test_dynamic_rnn_is_the_lstm_of_onnx() -> None:
@@ -46,14 +46,14 @@ def test_dynamic_rnn_is_the_lstm_of_onnx() -> None:
     y, _, last = reference(
         "LSTM", [x, w[None], r[None], np.concatenate([b, b * 0])[None]], outputs=3, opset=14, hidden_size=5
     )
-    i, o, f, c = (np.split(one, 4) for one in (w, r, b, b))  # ONNX stacks i, o, f, c
+    i, o, f, c = (np.split(part, 4) for part in (w, r, b, b))  # ONNX stacks i, o, f, c
     columns = np.concatenate([i[k] for k in (0, 3, 2, 1)]).T
     inner = np.concatenate([o[k] for k in (0, 3, 2, 1)]).T
     bias = np.concatenate([f[k] for k in (0, 3, 2, 1)])
     assert len(c) == 4
-    found = run("DynamicRNN", [x, np.concatenate([columns, inner]), bias], outputs=8)
-    close(found[0], y[:, 0], 1e-4)
-    close(found[2][-1], last[0], 1e-4)
+    actual = run("DynamicRNN", [x, np.concatenate([columns, inner]), bias], outputs=8)
+    close(actual[0], y[:, 0], 1e-4)
+    close(actual[2][-1], last[0], 1e-4)
     lengths = np.array([2, 4], np.int32)
     short = run("DynamicRNN", [x, np.concatenate([columns, inner]), bias, lengths], outputs=8)
     close(short[0][2:, 0], np.zeros((2, 5)))
@@ -71,22 +71,22 @@ def test_dynamic_gru_is_the_gru_of_onnx(after: bool) -> None:
         hidden_size=5,
         linear_before_reset=int(after),
     )
-    found = run("DynamicGRUV2", [x, w.T.copy(), r.T.copy(), bi, bh], outputs=6, reset_after=after)
-    close(found[0], y[:, 0], 1e-4)
+    actual = run("DynamicGRUV2", [x, w.T.copy(), r.T.copy(), bi, bh], outputs=6, reset_after=after)
+    close(actual[0], y[:, 0], 1e-4)
 
 
 def test_lstm_starts_again_where_a_sequence_does() -> None:
     x, w, b, u = rand(4, 2, 3), rand(20, 3), rand(20), rand(20, 5, seed=2)
     zero = np.zeros((2, 5), np.float32)
     wanted = lstm(x, CONT, w, b, u, zero, zero, np.zeros(20))
-    for found, one in zip(op("LSTM", x, CONT, w, b, u, outputs=3, num_output=5), wanted, strict=True):
-        match(found, one)
+    for actual, part in zip(op("LSTM", x, CONT, w, b, u, outputs=3, num_output=5), wanted, strict=True):
+        match(actual, part)
     static, ws, h0, c0 = rand(2, 6), rand(20, 6, seed=4), rand(1, 2, 5, seed=5), rand(1, 2, 5, seed=6)
     wanted = lstm(x, CONT, w, b, u, h0[0], c0[0], static @ ws.T)
-    for found, one in zip(
+    for actual, part in zip(
         op("LSTM", x, CONT, w, b, u, static, h0, c0, ws, outputs=3, num_output=5), wanted, strict=True
     ):
-        match(found, one)
+        match(actual, part)
 
 
 def test_the_lstm_layer_of_a_net(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_rnn_and_its_cell() -> None:
     for step, mark in zip(x, CONT, strict=True):
         hidden = np.tanh(step @ w.T + b + (hidden * mark[:, None]) @ u.T)
         outs.append(np.tanh(hidden @ v.T + d))
-    found = op("RNN", x, CONT, None, start[None], w, b, None, u, v, d, outputs=2, num_output=5)
-    match(found[0], np.stack(outs))
-    match(found[1], hidden[None])
+    actual = op("RNN", x, CONT, None, start[None], w, b, None, u, v, d, outputs=2, num_output=5)
+    match(actual[0], np.stack(outs))
+    match(actual[1], hidden[None])
     cell = op("BasicRNNCell", x[0], CONT[0], None, start, w, b, u, v, d, outputs=2, num_output=5)
     match(cell[0], outs[0])

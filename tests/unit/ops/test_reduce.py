@@ -62,27 +62,27 @@ def test_unary(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["L2Loss"])
 def test_doubles_keep_their_type(kind: str) -> None:
     x, formula = UNARY[kind]
-    found = compute(kind, x.astype(np.float64))
-    assert np.asarray(found).dtype == np.float64
-    np.testing.assert_allclose(found, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
+    actual = compute(kind, x.astype(np.float64))
+    assert np.asarray(actual).dtype == np.float64
+    np.testing.assert_allclose(actual, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("word", REDUCTIONS)
-def test_reductions(word: str) -> None:
-    formula = REDUCTIONS[word]
-    x = X > -0.5 if word in ("All", "Any") else X
-    same(compute(f"Reduce{word}", x, C([0, -1])), formula(x, axis=(0, 2)))
-    same(compute(f"Reduce{word}", x, C(1), keep_dims=True), formula(x, axis=1, keepdims=True))
-    same(compute(f"Reduce{word}D", x, axes=[1, 2], keep_dims=True), formula(x, axis=(1, 2), keepdims=True))
-    same(compute(f"Reduce{word}D", x, axes=2), formula(x, axis=2))
-    same(compute(f"Reduce{word}", x, C(np.zeros(0, np.int32))), x)
-    same(compute(f"Reduce{word}D", x, axes=[], noop_with_empty_axes=False), formula(x))
-    if word not in ("All", "Any"):
+@pytest.mark.parametrize("kind", REDUCTIONS)
+def test_reductions(kind: str) -> None:
+    formula = REDUCTIONS[kind]
+    x = X > -0.5 if kind in ("All", "Any") else X
+    same(compute(f"Reduce{kind}", x, C([0, -1])), formula(x, axis=(0, 2)))
+    same(compute(f"Reduce{kind}", x, C(1), keep_dims=True), formula(x, axis=1, keepdims=True))
+    same(compute(f"Reduce{kind}D", x, axes=[1, 2], keep_dims=True), formula(x, axis=(1, 2), keepdims=True))
+    same(compute(f"Reduce{kind}D", x, axes=2), formula(x, axis=2))
+    same(compute(f"Reduce{kind}", x, C(np.zeros(0, np.int32))), x)
+    same(compute(f"Reduce{kind}D", x, axes=[], noop_with_empty_axes=False), formula(x))
+    if kind not in ("All", "Any"):
         small = np.array([[1, 2], [3, 1]], np.int8)
-        same(compute(f"Reduce{word}D", small, axes=[1]), formula(small, axis=1).astype(np.int8))
-        same(compute(f"Reduce{word}D", x, axes=[1], opset=11), formula(x, axis=1))
+        same(compute(f"Reduce{kind}D", small, axes=[1]), formula(small, axis=1).astype(np.int8))
+        same(compute(f"Reduce{kind}D", x, axes=[1], opset=11), formula(x, axis=1))
     with pytest.raises(AtcError, match="axis 3"):
-        compute(f"Reduce{word}D", x, axes=[3])
+        compute(f"Reduce{kind}D", x, axes=[3])
 
 
 def test_reductions_over_computed_axes() -> None:
@@ -137,7 +137,7 @@ def test_caffe_layer(kind: str) -> None:
     match(op(kind, *inputs, **attrs)[0], np.ascontiguousarray(wanted), 1e-5)
 
 
-@pytest.mark.parametrize("word", ["SUM", "ASUM", "SUMSQ", "MEAN"])
-def test_reduction_of_everything(word: str) -> None:
-    wanted = {"SUM": BLOB.sum(), "ASUM": np.abs(BLOB).sum(), "SUMSQ": (BLOB**2).sum(), "MEAN": BLOB.mean()}[word]
-    match(op("Reduction", BLOB, operation=word)[0], np.asarray(wanted), 1e-4)
+@pytest.mark.parametrize("kind", ["SUM", "ASUM", "SUMSQ", "MEAN"])
+def test_reduction_of_everything(kind: str) -> None:
+    wanted = {"SUM": BLOB.sum(), "ASUM": np.abs(BLOB).sum(), "SUMSQ": (BLOB**2).sum(), "MEAN": BLOB.mean()}[kind]
+    match(op("Reduction", BLOB, operation=kind)[0], np.asarray(wanted), 1e-4)

@@ -34,26 +34,26 @@ SPECS: list[tuple[Any, ...]] = [
 def _spec(index: tuple[Any, ...]) -> tuple[list[list[int]], dict[str, int]]:
     """A Python index as TensorFlow writes it."""
     rows, masks = [], dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
-    for place, one in enumerate(index):
-        bit = 1 << place
-        if one is None:
+    for position, part in enumerate(index):
+        bit = 1 << position
+        if part is None:
             masks["new_axis_mask"] |= bit
             rows.append([0, 0, 1])
-        elif one is Ellipsis:
+        elif part is Ellipsis:
             masks["ellipsis_mask"] |= bit
             rows.append([0, 0, 1])
-        elif isinstance(one, slice):
-            masks["begin_mask"] |= bit * (one.start is None)
-            masks["end_mask"] |= bit * (one.stop is None)
-            rows.append([one.start or 0, one.stop or 0, one.step or 1])
+        elif isinstance(part, slice):
+            masks["begin_mask"] |= bit * (part.start is None)
+            masks["end_mask"] |= bit * (part.stop is None)
+            rows.append([part.start or 0, part.stop or 0, part.step or 1])
         else:
             masks["shrink_axis_mask"] |= bit
-            rows.append([one, one + 1, 1])
+            rows.append([part, part + 1, 1])
     return [list(column) for column in zip(*rows, strict=True)], masks
 
 
 def test_slices_with_axes() -> None:
-    cut = [Const(np.array(one, np.int64)) for one in ([1, 0], [3, 5], [0, 1], [1, 2])]
+    cut = [Const(np.array(numbers, np.int64)) for numbers in ([1, 0], [3, 5], [0, 1], [1, 2])]
     close(run("StridedSliceV2", [MATRIX, *cut])[0], MATRIX[1:3, 0:5:2])
 
 

@@ -60,9 +60,9 @@ def test_unary(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["Tan", "Log1p", "Expm1", "Erf", "Rsqrt"])
 def test_doubles_keep_their_type(kind: str) -> None:
     x, formula = UNARY[kind]
-    found = compute(kind, x.astype(np.float64))
-    assert np.asarray(found).dtype == np.float64
-    np.testing.assert_allclose(found, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
+    actual = compute(kind, x.astype(np.float64))
+    assert np.asarray(actual).dtype == np.float64
+    np.testing.assert_allclose(actual, formula(x.astype(np.float64)), rtol=1e-4, atol=1e-6)
 
 
 def test_attributes_of_functions() -> None:
