@@ -62,8 +62,6 @@ def run(
 
 
 def run_node(graph: Graph, node: Any, feeds: dict[str, Array]) -> list[Array]:
-    import onnxruntime
-
     if node.attrs.get("groups", 1) != 1 and node.type == "TransData":
         operator = ops.find(node.type)
         assert operator is not None and operator.compute is not None
