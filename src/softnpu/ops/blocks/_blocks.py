@@ -8,9 +8,15 @@ from softnpu.ops.common.bodies import through
 from softnpu.ops.common.builder import Builder, OpError, Site
 from softnpu.ops.common.formats import back, first, format_of
 from softnpu.ops.common.inputs import ints, pairs
-from softnpu.ops.common.numbers import DOUBLE, FLOAT
+from softnpu.ops.common.numbers import DOUBLE, FLOAT, INT8, INT16, INT32, UINT8, UINT16
 
-_VIA = {2: FLOAT, 4: FLOAT, 6: FLOAT, 7: FLOAT, 3: DOUBLE}  # exact ways for types that engines cannot move
+_VIA = {
+    INT8: FLOAT,
+    UINT8: FLOAT,
+    INT16: FLOAT,
+    UINT16: FLOAT,
+    INT32: DOUBLE,
+}  # exact ways for types that engines cannot move
 
 
 def depth(b: Builder, n: Site, kind: str, **attrs: Any) -> str:

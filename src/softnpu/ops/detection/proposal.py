@@ -6,6 +6,7 @@ import numpy as np
 
 from softnpu.ops.common.builder import Array, OpError, Shape, Site
 from softnpu.ops.common.inputs import ranks
+from softnpu.ops.common.numbers import INT32
 from softnpu.ops.common.schema import REQUIRED, Schema
 from softnpu.ops.detection._boxes import suppress
 
@@ -101,4 +102,4 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
             f"Proposal {n.name!r} has {count} anchors a cell, scores {list(n.shape(0))}, offsets {list(n.shape(1))} and im_info "
             f"{list(n.shape(2))}, of which {post} shall stay; there must be 2 scores and 4 offsets an anchor, and 3 numbers an image"
         )
-    return [(n.dtype(), (batch, 5, post)), (3, (batch, 8))]
+    return [(n.dtype(), (batch, 5, post)), (INT32, (batch, 8))]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from softnpu.ops.common.builder import Array, OpError, Shape, Site
+from softnpu.ops.common.numbers import INT32
 from softnpu.ops.common.schema import REQUIRED, Schema
 from softnpu.ops.detection._boxes import suppress
 
@@ -125,4 +126,4 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
             f"SSDDetectionOutput {n.name!r} has offsets {list(n.shape(0))}, scores {list(n.shape(1))} and boxes {list(anchors)} for "
             f"{classes} classes; they do not fit together"
         )
-    return [(3, (batch, 8)), (n.dtype(), (batch, _length(n), 8))]
+    return [(INT32, (batch, 8)), (n.dtype(), (batch, _length(n), 8))]

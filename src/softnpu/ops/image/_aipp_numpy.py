@@ -11,7 +11,6 @@ import numpy as np
 from softnpu.base.aipp import AippParams
 from softnpu.ops.common.builder import Array
 
-UINT8 = 4
 NHWC = 1
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from softnpu.base.aipp import AippParams
 from softnpu.ops.common.builder import Array, Builder, Shape
-from softnpu.ops.image._aipp_numpy import NHWC, UINT8, channel_order, padding_byte
+from softnpu.ops.common.numbers import FLOAT, HALF, UINT8
+from softnpu.ops.image._aipp_numpy import NHWC, channel_order, padding_byte
 
-FLOAT, HALF = 0, 1
 _EXACT = 1 << 24
 Mix = Callable[[Array, Array], str]  # matrix and biases to the sums of the channels
 _TO_NCHW, _TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)

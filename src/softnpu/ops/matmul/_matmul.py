@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from softnpu.ops.common.builder import Builder, OpError, Site
-from softnpu.ops.common.numbers import FLOATS
-
-INT8, INT32, UINT8 = 2, 3, 4
+from softnpu.ops.common.numbers import FLOATS, INT8, INT32, UINT8
 
 
 def flat(b: Builder, n: Site) -> str:

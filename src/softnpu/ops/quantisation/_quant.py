@@ -3,8 +3,8 @@
 import numpy as np
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT, INT8, INT64, UINT8, UINT64
 
-FLOAT, HALF, INT8, INT32, UINT8, UINT64, INT64 = 0, 1, 2, 3, 4, 10, 9
 _LIMITS = {INT8: (-128, 127), UINT8: (0, 255)}
 _ROUND = {"round": "Round", "floor": "Floor", "ceil": "Ceil", "ceiling": "Ceil"}
 

@@ -1,8 +1,9 @@
 """Quantize: round(x / scale) + zero point, limited to the type, with scales along an axis."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT
 from softnpu.ops.common.schema import REQUIRED, Schema
-from softnpu.ops.quantisation._quant import FLOAT, as_float
+from softnpu.ops.quantisation._quant import as_float
 
 SCHEMA = Schema("Quantize", ("x", "scales", "zero_points?"), attrs={"dtype": REQUIRED, "axis": 1})
 _TYPES = {
