@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from softnpu.flow import codes, log
 from softnpu.flow.application import control, feeding, options
 from softnpu.flow.application.info import FlowInfo
+from softnpu.flow.atomic import Taken
 from softnpu.flow.drawing import naming
 from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
-from softnpu.flow.engines.outputs import Fetched, Hand
+from softnpu.flow.engines.outputs import Fetched
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import AlignRule, Plan
 from softnpu.flow.planning import build, validate
@@ -210,15 +211,15 @@ class FlowGraph(Watched):
         session = self._running(what)
         if session is None:
             return read([], None, codes.FAILED)
-        hand: Hand = []
+        taken: Taken = []
         fetched: Fetched | None = None
         try:
-            fetched = session.fetch(outputs, wait, read is feeding.tensors_of, hand)
+            fetched = session.fetch(outputs, wait, read is feeding.tensors_of, taken)
             self._timed_out(fetched[2], wait)
             return read(*fetched)
         except BaseException as problem:
             if fetched is None or not isinstance(problem, Exception) or _legible(read, fetched):
-                _put_back(session, hand)
+                _put_back(session, taken)
             raise
 
     def _running(self, what: str) -> Any:
@@ -259,10 +260,10 @@ def _legible(read: Callable[..., Any], fetched: Fetched) -> bool:
     return True
 
 
-def _put_back(session: Any, hand: Hand) -> None:
+def _put_back(session: Any, taken: Taken) -> None:
     for _ in range(_STUBBORN):
         try:
-            session.put_back(hand)
+            session.put_back(taken)
             return
         except BaseException as problem:  # one more interrupt; the one that is being raised says enough
             log.debug("put back: %r", problem)

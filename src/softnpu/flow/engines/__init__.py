@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from softnpu.flow import codes, settings
-from softnpu.flow.engines.outputs import Fetched, Hand
+from softnpu.flow.atomic import Taken
+from softnpu.flow.engines.outputs import Fetched
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -17,11 +18,11 @@ class Session(Protocol):
     def feed_many(self, items: list[tuple[int, Message]], timeout: float | None) -> int:
         """Messages into inputs of the graph, all or none; a code. A transaction id of 0 is filled in."""
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
-        """One result of each output, the envelope they share, and a code. What it takes is in the hand, too."""
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, taken: Taken | None = None) -> Fetched:
+        """One result of each output, the envelope they share, and a code. What it takes it notes in `taken`, too."""
 
-    def put_back(self, hand: Hand) -> None:
-        """The program did not get what is in a hand: the next fetch gives it."""
+    def put_back(self, taken: Taken) -> None:
+        """The program did not get what is in `taken`: the next fetch gives it."""
 
     def close(self) -> None:
         """End it; nothing of it stays behind."""

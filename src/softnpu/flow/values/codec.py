@@ -25,7 +25,7 @@ from softnpu.flow.message import (
     Message,
     Payload,
 )
-from softnpu.flow.transport.memory import lease_of
+from softnpu.flow.transport.memory import as_bytes, block_view_of
 
 if TYPE_CHECKING:
     from softnpu.flow.values.register import MsgTypeRegister
@@ -251,6 +251,16 @@ def localize(message: Message) -> Message:
     return other
 
 
+def private(message: Message) -> Message:
+    """A message for a reader in the same process: its own envelope, and its own bytes unless it travels by reference."""
+    other = message.copy()
+    if message.payload.form != LOCAL and message.payload.chunks:
+        payload = message.payload
+        other.payload = Payload(payload.form, payload.meta, [as_bytes(chunk).copy() for chunk in payload.chunks])
+    other.shared = False
+    return other
+
+
 # ---- forwarding ------------------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +273,7 @@ def alone(value: Any) -> bool:
         type(value) is not np.ndarray
         or value.base is None
         or sys.getrefcount(value) > _VALUE
-        or lease_of(value) is None
+        or block_view_of(value) is None
     ):
         return False
     link: Any = value.base
