@@ -190,15 +190,15 @@ def test_more_descriptors_than_one_message_holds() -> None:
     ours, theirs = socket.socketpair()
     source = os.open(os.devnull, os.O_RDONLY)
     got: list[Any] = []
-    reader = threading.Thread(target=lambda: got.append(zygote._receive(theirs)))
+    reader = threading.Thread(target=lambda: got.append(zygote.receive(theirs)))
     reader.start()
-    zygote._send(ours, "start", [source] * 601)
+    zygote.send(ours, "start", [source] * 601)
     reader.join(5)
     message, descriptors = got[0]
     for each in (source, *descriptors):
         os.close(each)
     ours.close()
-    assert (message, len(descriptors), zygote._receive(theirs)) == ("start", 601, None)
+    assert (message, len(descriptors), zygote.receive(theirs)) == ("start", 601, None)
     theirs.close()
 
 

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from softnpu.flow import codes, log
+from softnpu.flow import codes, engines, log
 from softnpu.flow.application import control, feeding, options
 from softnpu.flow.application.info import FlowInfo
 from softnpu.flow.atomic import Taken
 from softnpu.flow.drawing import naming
 from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
+from softnpu.flow.drawing.process_point import Plannable
 from softnpu.flow.engines.outputs import Fetched
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import AlignRule, Plan
@@ -32,7 +33,7 @@ _STUBBORN = 10
 Result = TypeVar("Result")
 
 
-class FlowGraph:
+class FlowGraph(Plannable):
     """Nodes from outputs back to inputs; the engine starts at the first feed."""
 
     def __init__(
@@ -151,8 +152,6 @@ class FlowGraph:
 
     def _begin(self, made: Plan) -> Any:
         """A new session of the engine."""
-        from softnpu.flow import engines
-
         try:
             return engines.start(made, {**made.options, control.ENGINE: self._engine()})
         except OSError as problem:

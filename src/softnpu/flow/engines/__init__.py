@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Protocol
 
 from softnpu.flow import codes, settings
@@ -28,25 +29,20 @@ class Session(Protocol):
         """End it; nothing of it stays behind."""
 
 
+# Where the session of each engine is. An engine is imported when a graph starts on it: that takes 10 ms, Ray a second.
+_SESSIONS = {
+    "embedded": "softnpu.flow.engines.embedded.session",
+    "inline": "softnpu.flow.engines.inline",
+    "ray": "softnpu.flow.engines.ray.session",
+    "stub": "softnpu.flow.engines.stub",
+}
+
+
 def start(plan: Plan, options: dict[str, str] | None = None) -> Any:
     """Run a plan on the engine that the options or the environment name."""
     if options:
         plan.options = {**plan.options, **options}
     name = settings.load(plan.options).engine
-    if name == "embedded":
-        from softnpu.flow.engines.embedded.session import Session as Embedded
-
-        return Embedded(plan)
-    if name == "inline":
-        from softnpu.flow.engines.inline import Session as Inline
-
-        return Inline(plan)
-    if name == "ray":
-        from softnpu.flow.engines.ray.session import Session as OnRay
-
-        return OnRay(plan)
-    if name == "stub":
-        from softnpu.flow.engines.stub import Session as Stub
-
-        return Stub(plan)
-    raise DfException(f"There is no engine {name!r}; choose embedded, inline, ray or stub.", codes.PARAM_INVALID)
+    if name not in _SESSIONS:
+        raise DfException(f"There is no engine {name!r}; choose embedded, inline, ray or stub.", codes.PARAM_INVALID)
+    return importlib.import_module(_SESSIONS[name]).Session(plan)

@@ -17,8 +17,8 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.engines.embedded import pipes
-from softnpu.flow.engines.embedded.worker import RESTARTED
 from softnpu.flow.engines.embedded.zygote import zygote
+from softnpu.flow.engines.notices import RESTARTED
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException

@@ -18,7 +18,7 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import log
 from softnpu.flow.engines.embedded.relay import Relay, Relays
-from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY
+from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY, RESTARTED, TAP
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -32,9 +32,9 @@ from softnpu.flow.transport.channels import Queue
 from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.memory import Atlas
 from softnpu.flow.values import tensor
+from softnpu.flow.watch.tapping import arm
 from softnpu.runtime.segment import Window
 
-RESTARTED, TAP = "restarted", "tap"
 _CALLS_PER_ROUND = 64
 _ROUND_NANOSECONDS = 500_000
 _CALLS_PER_REPORT = 32
@@ -107,8 +107,6 @@ class Worker:
             elif name == RESTARTED:
                 self._outbox.restarted(*rest)
             elif name == TAP:
-                from softnpu.flow.watch.tapping import arm
-
                 arm(self, *rest)
 
     def _raised(self, seat: int, trans_id: int, code: int, context_id: int) -> None:
