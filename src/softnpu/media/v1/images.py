@@ -8,12 +8,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
+from softnpu.media.codecs import png
+from softnpu.media.codecs.jpeg import decode, encode, header
+from softnpu.media.codecs.jpeg.header import JpegInfo
+from softnpu.media.codecs.png import PngInfo
 from softnpu.media.pixels.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
 from softnpu.media.pixels.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
@@ -21,10 +25,6 @@ from softnpu.media.v1.descs import JpegeConfig, PicDesc
 from softnpu.runtime.memory import ShortRead
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.jpeg.header import JpegInfo
-    from softnpu.media.codecs.png import PngInfo
 
 _BYTE = np.dtype(np.uint8)
 _CELL = struct.Struct("<I")
@@ -56,32 +56,24 @@ def _need_size(size: int) -> None:
 
 def jpeg_info(address: int, size: int) -> tuple[int, int, int, int]:
     """Width, height, components and sub-sampling of a JPEG, as they are coded."""
-    from softnpu.media.codecs.jpeg import header
-
     info = header.parse(_file(address, size))
     return info.width, info.height, info.components, _SAMPLINGS.get(info.sampling, _SAMPLING_UNKNOWN)
 
 
 def png_info(address: int, size: int) -> tuple[int, int, int]:
     """Width, height and components of a PNG."""
-    from softnpu.media.codecs import png
-
     info = png.parse(_file(address, size))
     return info.width, info.height, info.components
 
 
 def jpeg_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded JPEG takes."""
-    from softnpu.media.codecs.jpeg import header
-
     info = header.parse(_file(address, size))
     return _fits(_jpeg_output(info, Picture(format=form)))
 
 
 def png_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded PNG takes."""
-    from softnpu.media.codecs import png
-
     return _fits(_png_output(png.parse(_file(address, size)), Picture(format=form)))
 
 
@@ -103,8 +95,6 @@ def _completed(given: Picture, form: PixelFormat, size: tuple[int, int], strides
 
 
 def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
-    from softnpu.media.codecs.jpeg import decode
-
     form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
     allowed = decode.CHIP_FORMATS.get(info.sampling, ())
     if not rules.row("jpegd").get("yuv400"):
@@ -141,8 +131,6 @@ def _with_chip_strides(made: Picture, form: PixelFormat, strides: tuple[int, int
 
 
 def _png_output(info: PngInfo, given: Picture) -> Picture:
-    from softnpu.media.codecs import png
-
     _check_png_format(given.format)
     form = pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format)
     if rules.strict() and form.value not in png.outputs(info):
@@ -231,8 +219,6 @@ def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int
     """Queue the decoding of a JPEG."""
 
     def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media.codecs.jpeg import decode, header
-
         info = header.parse(content)
         why = header.refused(info, rules.strict())
         if why is not None:
@@ -250,8 +236,6 @@ def decode_png(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int,
     _check_png_format(desc.format)
 
     def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media.codecs import png
-
         info = png.parse(content)
         made = _png_output(info, given)
         rules.check("pngd", "out", made)
@@ -276,8 +260,6 @@ def _check_jpege(picture: Picture) -> None:
 
 def jpeg_encoded_size(desc: PicDesc) -> int:
     """As many bytes as the JPEG of this picture can take at most."""
-    from softnpu.media.codecs.jpeg import encode
-
     picture = desc.picture()
     _check_jpege(picture)
     if not (0 < picture.width <= MAX_SIDE and 0 < picture.height <= MAX_SIDE):
@@ -311,8 +293,6 @@ def encode_jpeg(
     memory.reach(out, max(room, 1), True)
 
     def work() -> None:
-        from softnpu.media.codecs.jpeg import encode
-
         memory = process().memory
         data = encode.encode(picture.pixels(memory, False, "input picture"), quality)
         if len(data) > room:

@@ -18,7 +18,7 @@ from softnpu.media.pixels.scale import INTERPOLATIONS
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import DIMS, Hist, LutMap
-from softnpu.media.vpc import compose
+from softnpu.media.vpc import compose, histogram, pyramid
 from softnpu.runtime.arena import Allocation
 from softnpu.runtime.memory import COUNTED_KINDS
 from softnpu.runtime.process import process
@@ -237,8 +237,6 @@ def calc_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, 
         return picture.pixels(process().memory, False, "input picture")
 
     def work() -> None:
-        from softnpu.media.vpc import histogram
-
         hist.store(histogram.histogram(pixels()))
 
     _send(channel, stream, name, [hist], work, compose.cost(pixels()))
@@ -257,8 +255,6 @@ def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDe
     cost = one.check(0)
 
     def work() -> None:
-        from softnpu.media.vpc import histogram
-
         before, after = one.pixels()
         histogram.equalize(before, after, lut.view())
 
@@ -267,8 +263,6 @@ def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDe
 
 def pyr_down(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc) -> None:
     """Queue one step down a pyramid: a Gaussian, and every second pixel of every second row."""
-    from softnpu.media.vpc import pyramid
-
     if source.format != YUV_400 or target.format != YUV_400:
         raise NpuError(
             codes.INVALID_PARAM,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
 from softnpu.base.recent import recent
 from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
 from softnpu.media import doors, rules
+from softnpu.media.codecs.video.annexb import Codec, is_known, units
+from softnpu.media.codecs.video.decoder import Decoded, VideoDecoder
+from softnpu.media.codecs.video.deliver import deliver
 from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
 from softnpu.media.pixels.picture import Picture, Pixels
@@ -18,10 +21,6 @@ from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.video.annexb import Codec
-    from softnpu.media.codecs.video.decoder import Decoded
 
 # ret_code of a picture (section 9.2 of the reference).
 SUCCESS, PARAM_INVALID, OUTPUT_SIZE_INVALID, INTERNAL_ERROR, CHANNEL_ABNORMAL = 0, 3, 4, 5, 14
@@ -102,8 +101,6 @@ class VdecChannel(VideoChannel):
     word = "VDEC"
 
     def __init__(self, desc: VdecChannelDesc, number: int) -> None:
-        from softnpu.media.codecs.video.decoder import VideoDecoder
-
         doors.cv2()  # writes the pictures: that it is missing is told now
         self._settings = replace(desc, callback=None, channel=None)
         self._csc = matrix(desc.csc)
@@ -246,14 +243,10 @@ class VdecChannel(VideoChannel):
 
     def _looks_right(self, head: bytes) -> bool:
         """Whether a packet at least begins as one of this codec does."""
-        from softnpu.media.codecs.video.annexb import is_known, units
-
         found = units(head, self._decoder.codec)
         return bool(found) and is_known(found[0][0], self._decoder.codec)
 
     def _write(self, pixels: Pixels, picture: Picture, packet: Packet) -> int:
-        from softnpu.media.codecs.video.deliver import deliver
-
         form = pixel_format(picture.format)
         try:
             out = picture.pixels(process().memory, True, "output picture")

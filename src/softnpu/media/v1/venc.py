@@ -6,11 +6,14 @@ import operator
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.units import align_up
 from softnpu.media import rules
+from softnpu.media.codecs.video.annexb import Codec
+from softnpu.media.codecs.video.encoder import Encoded, VideoEncoder
+from softnpu.media.codecs.video.settings import EncoderSettings
 from softnpu.media.pixels.formats import NV12, NV21
 from softnpu.media.pixels.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
@@ -18,11 +21,6 @@ from softnpu.media.v1.lent import lent
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.video.annexb import Codec
-    from softnpu.media.codecs.video.encoder import Encoded
-    from softnpu.media.codecs.video.settings import EncoderSettings
 
 _FAILED = 1
 _ROW = 16  # pixels of which rows are multiples where the program does not say
@@ -125,8 +123,6 @@ class VencChannel(VideoChannel):
     word = "VENC"
 
     def __init__(self, desc: VencChannelDesc, number: int) -> None:
-        from softnpu.media.codecs.video.encoder import VideoEncoder
-
         self._desc = replace(desc, callback=None, channel=None)
         self._encoder = VideoEncoder(_PROFILES[desc.entype][0], desc.pic_width, desc.pic_height, _settings(desc))
         self._inside: set[Frame] = set()  # what the encoder has not given back
@@ -243,8 +239,6 @@ def _check_format(value: int) -> None:
 
 def _settings(desc: VencChannelDesc) -> EncoderSettings:
     """How the encoder is set up: the program's values, the chip's where it gave none."""
-    from softnpu.media.codecs.video.settings import EncoderSettings
-
     _check_format(desc.pic_format or NV12)
     if not desc.pic_width or not desc.pic_height or desc.pic_width % 2 or desc.pic_height % 2:
         raise NpuError(

@@ -12,10 +12,11 @@ dict raises TypeError, a number too large for its field and a list that is too l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from softnpu.base.errors import Raise
+from softnpu.base.errors import NpuError, Raise
 
 Fields = Any  # a SimpleNamespace with an attribute for each key
 _RANGES = {
@@ -156,3 +157,26 @@ def _field(kind: Any) -> _Scalar | _Array | _Nested | _List:
         return _List(*kind)
     name, _, length = kind.partition("[")
     return _Array(name, int(length.rstrip("]"))) if length else _Scalar(name)
+
+
+# ---- around a call ---------------------------------------------------------------------------------------------------
+
+
+def written(struct: Struct, make: Callable[[], Fields]) -> dict[str, Any]:
+    """The dictionary of what `make` gives; a failure hands out one that is all 0."""
+    try:
+        return struct.write(make())
+    except NpuError as error:
+        error.values = (struct.zeros(),)
+        raise
+
+
+def same_count(count: int, items: list[Any], word: str) -> None:
+    """The binding itself compares a count with the list it counts."""
+    if count != len(items):
+        raise Raise(TypeError(f"the count is {count}, the list of {word} has {len(items)} entries"))
+
+
+def read_all(struct: Struct, items: list[Any]) -> list[Any]:
+    """The values of a list of dicts."""
+    return [struct.read(item) for item in items]

@@ -14,6 +14,8 @@ from softnpu.media import doors, turbojpeg
 from softnpu.media.codecs.jpeg import turbo
 from softnpu.media.codecs.jpeg.header import JpegInfo, as_bytes, refused
 from softnpu.media.codecs.video.frames import plane_view
+from softnpu.media.pixels.convert import convert
+from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import (
     NV21,
     YUV_400,
@@ -183,9 +185,6 @@ def _fit(pixels: Pixels, width: int, height: int) -> Pixels:
 
 def _deliver(pixels: Pixels, out: Pixels) -> None:
     if not _same_layout(pixels.format, out.format):
-        from softnpu.media.pixels.convert import convert
-        from softnpu.media.pixels.csc import matrix
-
         convert(pixels, out.format, matrix(0), out)
         return
     found = dict(zip(pixels.format.channels, pixels.planes, strict=True))

@@ -9,12 +9,15 @@ from typing import Any
 from softnpu import constants as c
 from softnpu.base.recent import recent
 from softnpu.media.pixels.formats import pixel_format
+from softnpu.media.v2.checks import check_in
 from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.errors import failure
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.vdec import structs
-from softnpu.media.v2.vdec.checks import check_attr, check_count, check_in, check_param
+from softnpu.media.v2.vdec.checks import check_attr, check_count, check_param
 from softnpu.media.v2.vdec.frames import FAILED, GOOD, Engine, Frame, Packet
+from softnpu.media.v2.vdec.jpegd import JpegEngine
+from softnpu.media.v2.vdec.video import VideoEngine
 
 _MAX_WAITING = 1024
 _MAX_RESULTS = 512  # results are a few numbers, the pictures lie in the program's memory
@@ -300,10 +303,4 @@ class DecodeChannel(Coder):
 
 
 def _engine(channel: DecodeChannel) -> Engine:
-    if channel.is_jpeg:
-        from softnpu.media.v2.vdec.jpegd import JpegEngine
-
-        return JpegEngine(channel)
-    from softnpu.media.v2.vdec.video import VideoEngine
-
-    return VideoEngine(channel)
+    return JpegEngine(channel) if channel.is_jpeg else VideoEngine(channel)

@@ -11,8 +11,10 @@ from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.venc import pictures, structs
 from softnpu.media.v2.venc.checks import VIDEO, check_attr
 from softnpu.media.v2.venc.frames import Coded, Engine, Job
+from softnpu.media.v2.venc.jpege import JpegEngine
 from softnpu.media.v2.venc.packs import Store, Unit
 from softnpu.media.v2.venc.settings import Settings
+from softnpu.media.v2.venc.video import VideoEngine
 
 _MAX_WAITING = 64
 _MAX_WAITING_BYTES = 256 << 20
@@ -284,10 +286,4 @@ class EncodeChannel(Coder):
 
 
 def _engine(channel: EncodeChannel) -> Engine:
-    if channel.attr.venc_attr.type == c.HI_PT_JPEG:
-        from softnpu.media.v2.venc.jpege import JpegEngine
-
-        return JpegEngine(channel)
-    from softnpu.media.v2.venc.video import VideoEngine
-
-    return VideoEngine(channel)
+    return JpegEngine(channel) if channel.attr.venc_attr.type == c.HI_PT_JPEG else VideoEngine(channel)

@@ -7,9 +7,9 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
 from softnpu.media import rules
 from softnpu.media.pixels.picture import Picture
+from softnpu.media.v2.checks import CODECS, check_in
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec.checks import CODECS, check_in
 from softnpu.media.v2.venc.structs import RC_MODES
 
 VIDEO = {c.HI_PT_H264: "h264", c.HI_PT_H265: "h265"}

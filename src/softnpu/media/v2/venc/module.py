@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from softnpu import constants as c
 from softnpu.base.log import WARNING, log
+from softnpu.media.v2.checks import check_in
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.sys.system import System
-from softnpu.media.v2.vdec.checks import check_in
 from softnpu.media.v2.venc.structs import MOD_PARAM
 
 _KEY = "venc_mod_param"

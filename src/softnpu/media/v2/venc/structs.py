@@ -6,8 +6,7 @@ from typing import Any
 
 from softnpu.base.errors import Raise
 from softnpu.media.v2.struct import Fields, Struct
-from softnpu.media.v2.structs import RECT
-from softnpu.media.v2.vdec.structs import FRAME_INFO
+from softnpu.media.v2.structs import FRAME_INFO, RECT
 
 # rc_mode → codec and kind of rate control; its dictionary is called `{codec}_{kind}`.
 RC_MODES = {

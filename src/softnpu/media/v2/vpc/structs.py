@@ -128,17 +128,6 @@ WORKSPACE = Struct(
 HISTOGRAM = Struct("histogram", histogram_y_or_r="u32[256]", histogram_u_or_g="u32[256]", histogram_v_or_b="u32[256]")
 
 
-def same_count(count: int, items: list[Any], word: str) -> None:
-    """The binding itself compares a count with the list it counts."""
-    if count != len(items):
-        raise Raise(TypeError(f"the count is {count}, the list of {word} has {len(items)} entries"))
-
-
-def read_all(struct: Struct, items: list[Any]) -> list[Any]:
-    """The values of a list of dicts."""
-    return [struct.read(item) for item in items]
-
-
 def float_rows(given: Any, key: str, rows: int, columns: int) -> list[list[float]]:
     """A list of lists of floats of exactly this size, which the binding wants."""
     found = given.get(key) if isinstance(given, dict) else None
