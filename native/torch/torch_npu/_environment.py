@@ -7,12 +7,14 @@ the variable, the value and what would do.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from softnpu.base.config import Variable
 
 _GROUP = "torch_npu"
 _IDLE = "torch_npu: accepted, without effect here"
+_AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _MODES = ("lenient", "chip")
 
 
@@ -92,6 +94,11 @@ VARIABLES = _rows(
 )
 
 
+def raw(name: str, default: str = "") -> str:
+    """The value as it stands."""
+    return os.environ.get(name, default)
+
+
 def text(name: str, default: str = "") -> str:
     """The value without blanks around it; `default` when unset or empty."""
     return os.environ.get(name, "").strip() or default
@@ -125,3 +132,17 @@ def number(name: str, default: int, low: int, high: int) -> int:
 def chip_mode() -> bool:
     """Whether the chip's own limits hold (`SOFTNPU_TORCH=chip`)."""
     return one_of("SOFTNPU_TORCH", _MODES, "lenient") == "chip"
+
+
+@contextmanager
+def without_autoload() -> Iterator[None]:
+    """Inside, `import torch` loads no packages of devices."""
+    before = os.environ.get(_AUTOLOAD)
+    os.environ[_AUTOLOAD] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_AUTOLOAD]
+        else:
+            os.environ[_AUTOLOAD] = before

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acl._arguments import converter
-from acl._boundary import raw, refuses
+from acl._bodies._common import raw, refuses
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor import infer_shape as shapes

@@ -16,7 +16,7 @@ from softnpu.base.units import align_up
 from softnpu.media.pixels.formats import is_known, pixel_format
 from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
-from softnpu.spec.tables.media_chips import CHIPS
+from softnpu.spec._generated.media_chips import CHIPS
 
 _WORDS = {"vpc": "VPC", "jpegd": "JPEGD", "jpege": "JPEGE", "pngd": "PNGD", "vdec": "VDEC", "venc": "VENC"}
 _REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"

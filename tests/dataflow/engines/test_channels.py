@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dataflow as df
-from softnpu.flow.channels import REMADE, Incoming, LostTrack, Outgoing, once
+from softnpu.flow.transport.channels import REMADE, Incoming, LostTrack, Outgoing, once
 
 WORDS = 128
 

@@ -16,10 +16,10 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
-from softnpu.flow.endpoint import Endpoint
-from softnpu.flow.inputs import Batching
 from softnpu.flow.message import EOS, SEG, Message
 from softnpu.flow.plan import CountRule, TimeRule
+from softnpu.flow.running.inputs import Batching
+from softnpu.flow.transport.endpoint import Endpoint
 from tests.dataflow.engine_support import embedded, eventually
 
 EMPTY, FULL, FAILED = 207013, 207014, 0xFFFFFFFF
@@ -145,7 +145,7 @@ def test_memory_that_was_handed_on_twice_is_returned_once(tmp_path: Any) -> None
     def forward(value):
         if value[0] == 1 and not os.path.exists(died):
             open(died, "w").close()
-            from softnpu.flow.endpoint import Endpoint
+            from softnpu.flow.transport.endpoint import Endpoint
 
             Endpoint.finished = lambda *_: os._exit(9)
         return value
@@ -171,7 +171,7 @@ def test_memory_that_was_handed_on_twice_is_returned_once(tmp_path: Any) -> None
 
 
 def test_more_readers_than_a_block_has_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from softnpu.flow import sending as module
+    from softnpu.flow.transport import sending as module
 
     monkeypatch.setattr(module, "TOKENS", 2)
     placed = []
@@ -333,7 +333,7 @@ class FakeRunner:
 )
 def test_every_message_that_meets_a_batch_is_finished_some_time(rule: Any, flags: int) -> None:
     """Otherwise its sender would keep it, and all after it, for ever."""
-    from softnpu.flow import codec
+    from softnpu.flow.values import codec
 
     runner = FakeRunner()
     batching = Batching(rule, runner)  # type: ignore[arg-type]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow import codec
 from softnpu.flow.bodies import function
-from softnpu.flow.memory import ARENA_SIZE, TOKENS, Arena, Atlas, lease_of, rounded
 from softnpu.flow.message import ARRAY, Message, Payload
-from softnpu.flow.register import MsgTypeRegister
+from softnpu.flow.transport.memory import ARENA_SIZE, TOKENS, Arena, Atlas, lease_of, rounded
+from softnpu.flow.values import codec
+from softnpu.flow.values.register import MsgTypeRegister
 from softnpu.runtime import segment
 
 FRAME = 1_000_000

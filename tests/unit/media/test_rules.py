@@ -10,7 +10,7 @@ from softnpu.base.errors import NpuError
 from softnpu.media import rules
 from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
-from softnpu.spec.tables.media_chips import CHIPS
+from softnpu.spec._generated.media_chips import CHIPS
 
 NV12, RGB = 1, 12
 

@@ -13,8 +13,8 @@ import pytest
 from softnpu import ops
 from softnpu.base.aipp import FORMATS, AippParams, csc_defaults
 from softnpu.base.aipp_block import pack
-from softnpu.compiler.infer import encode_model
-from softnpu.compiler.lower import Lowered, lower_node
+from softnpu.compiler.lowering.infer import encode_model
+from softnpu.compiler.lowering.lower import Lowered, lower_node
 from softnpu.graph.ir import Graph, Node, Value
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 

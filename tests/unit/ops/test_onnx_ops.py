@@ -10,8 +10,8 @@ import pytest
 
 from softnpu import ops
 from softnpu.base.dtypes import from_numpy
-from softnpu.compiler.infer import encode_model, infer_node
-from softnpu.compiler.lower import lower, site_of
+from softnpu.compiler.lowering.infer import encode_model, infer_node
+from softnpu.compiler.lowering.lower import lower, site_of
 from softnpu.graph.ir import Graph
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 

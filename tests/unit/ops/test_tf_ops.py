@@ -12,8 +12,8 @@ import pytest
 
 from softnpu.base.dtypes import from_numpy
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.infer import encode_model, infer_node
-from softnpu.compiler.lower import lower
+from softnpu.compiler.lowering.infer import encode_model, infer_node
+from softnpu.compiler.lowering.lower import lower
 from softnpu.graph.ir import Graph, Output
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any
 
-from softnpu.flow import codes, log, work
+from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import Call, inside, queues_of, source_of
 from softnpu.flow.body import Inlet, Outlet, Place
-from softnpu.flow.codec import alone, decode_object, encode_object, encode_tensor
+from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfAbortException
-from softnpu.flow.flowmsg import FlowMsg, FlowMsgQueue, value_of
+from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue, value_of
+from softnpu.flow.functions.running import current
+from softnpu.flow.functions.wrappers import report
 from softnpu.flow.message import RAW_DATA, TORCH_TENSOR, Message
 from softnpu.flow.plan import Function
-from softnpu.flow.register import MsgTypeRegister, msg_type_register, pickle_loads
-from softnpu.flow.running import current
-from softnpu.flow.tensor import Tensor
-from softnpu.flow.wrappers import report
+from softnpu.flow.values.codec import alone, decode_object, encode_object, encode_tensor
+from softnpu.flow.values.register import MsgTypeRegister, msg_type_register, pickle_loads
+from softnpu.flow.values.tensor import Tensor
 
 Target = Callable[..., Any]
 Choice = Callable[[Any], Any] | None
@@ -89,7 +90,7 @@ def load_targets(content: Any, functions: Sequence[Function]) -> list[tuple[Targ
     """The callables of a decorated function or class, each with its choice_output."""
     if len(content) == 2:
         return [content]
-    from softnpu.flow.decorate import construct
+    from softnpu.flow.drawing.decorate import construct
 
     cls, args, kwargs, choices = content
     made = construct(cls, args, kwargs)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.flow import codec, codes, dtypes, log
+from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import source_of
 from softnpu.flow.body import Inlet, Outlet, Place
 from softnpu.flow.message import ARRAY, LOCAL, TENSOR, TENSOR_DATA, TORCH_TENSOR, Message
-from softnpu.flow.tensor import Tensor, allocate
+from softnpu.flow.values import codec, dtypes
+from softnpu.flow.values.tensor import Tensor, allocate
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -187,7 +188,7 @@ def array_of(message: Message) -> Array:
     if payload.form in (TENSOR, ARRAY):
         return codec.decode_tensor(message)
     if message.msg_type == TORCH_TENSOR:
-        from softnpu.flow import torch_door
+        from softnpu.flow.values import torch_door
 
         return torch_door.as_array(message)
     value = payload.value

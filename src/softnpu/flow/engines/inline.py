@@ -12,18 +12,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from softnpu.flow import cells, codes, log, settings
-from softnpu.flow.cells import Cells
-from softnpu.flow.endpoint import Queue, private
+from softnpu.flow import codes, log, settings
 from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
 from softnpu.flow.errors import DfException
-from softnpu.flow.layout import Groups, arrange
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
+from softnpu.flow.planning.layout import Groups, arrange
 from softnpu.flow.rules.route import choose
 from softnpu.flow.rules.transactions import Exceptions, Ids
-from softnpu.flow.runner import Runner, place_of
-from softnpu.flow.streams import wait_while
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.streams import wait_while
+from softnpu.flow.transport.endpoint import Queue, private
 
 Result = TypeVar("Result")
 _BREATH = 0.05

@@ -39,7 +39,7 @@ class _Cache:
 
     def add(self, message: Message) -> None:
         """One more; `_Refused` when it is no tensor or array, or not like the others."""
-        from softnpu.flow import codec
+        from softnpu.flow.values import codec
 
         if message.ret_code:
             raise _Refused(f"its code is {message.ret_code}")
@@ -83,7 +83,7 @@ class _Cache:
 
     def _message(self, array: Array) -> Message:
         """The batch: id and user data of its first message, times from the first to the last, flags of all."""
-        from softnpu.flow import codec
+        from softnpu.flow.values import codec
 
         first, last = self.messages[0], self.messages[-1]
         payload: Payload = codec.encode_tensor(array)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from softnpu.flow import codes, settings
 
 if TYPE_CHECKING:
-    from softnpu.flow.graph import FlowGraph
-    from softnpu.flow.nodes import FlowData, FlowNode, FlowOutput
+    from softnpu.flow.application.graph import FlowGraph
+    from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
     from softnpu.flow.watch.metrics import Metrics
     from softnpu.flow.watch.progress import Progress
     from softnpu.flow.watch.taps import Tap, Tapped

@@ -13,7 +13,7 @@ from softnpu.flow.watch.sketch import INPUT, MODEL, OUTPUT, Box, Sketch, sketch
 from softnpu.flow.watch.words import duration, rate, share
 
 if TYPE_CHECKING:
-    from softnpu.flow.graph import FlowGraph
+    from softnpu.flow.application.graph import FlowGraph
 
 _SUFFIXES = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
 

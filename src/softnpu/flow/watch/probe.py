@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from softnpu.flow.endpoint import private
 from softnpu.flow.message import Message
+from softnpu.flow.transport.endpoint import private
 
 _clock = time.perf_counter_ns
 _lock = threading.Lock()

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow import cells
-from softnpu.flow.cells import Cells
-from softnpu.flow.channels import SENT, TAKEN, count
-from softnpu.flow.layout import Channel, Layout, Seat, arrange
 from softnpu.flow.plan import Plan
+from softnpu.flow.planning.layout import Channel, Layout, Seat, arrange
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import Cells
+from softnpu.flow.transport.channels import SENT, TAKEN, count
 
 OnCalls = Callable[[list[Any]], None]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from softnpu.flow import codec, wire
-from softnpu.flow.endpoint import private
-from softnpu.flow.layout import APPLICATION
 from softnpu.flow.message import Message
+from softnpu.flow.planning.layout import APPLICATION
+from softnpu.flow.transport import wire
+from softnpu.flow.transport.endpoint import private
+from softnpu.flow.values import codec
 
 ON, MORE, OFF = "on", "more", "off"
 _KIND_AT = 4  # in the head of a record

@@ -9,19 +9,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from softnpu.flow import codec, log, wire
-from softnpu.flow.endpoint import private
+from softnpu.flow import log
+from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
 from softnpu.flow.errors import DfException
-from softnpu.flow.layout import Seat
 from softnpu.flow.message import Message
-from softnpu.flow.nodes import FlowData, FlowNode, FlowOutput
-from softnpu.flow.register import msg_type_register
+from softnpu.flow.planning.layout import Seat
+from softnpu.flow.transport import wire
+from softnpu.flow.transport.endpoint import private
+from softnpu.flow.values import codec
+from softnpu.flow.values.register import msg_type_register
 from softnpu.flow.watch import probe
 from softnpu.flow.watch.sources import EmbeddedSource, InlineSource, Source, source_of
 from softnpu.flow.watch.tapping import MORE, OFF, ON, read_record
 
 if TYPE_CHECKING:
-    from softnpu.flow.graph import FlowGraph
+    from softnpu.flow.application.graph import FlowGraph
 
 Place = tuple[str, int | None]  # a node (or input of the graph) and which output; None is all of them
 _MOST = 4096

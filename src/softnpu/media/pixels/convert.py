@@ -31,7 +31,7 @@ from softnpu.media.pixels.planes import (
 )
 from softnpu.media.pixels.values import cast, same_type
 from softnpu.media.turbojpeg import to_rgb
-from softnpu.spec.tables.pixel_formats import FORMATS
+from softnpu.spec._generated.pixel_formats import FORMATS
 
 NO_COLOUR = 128
 _COLOUR_TYPES = (np.uint8, np.uint16, np.float32)

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.spec.tables.pixel_formats import FORMATS
+from softnpu.spec._generated.pixel_formats import FORMATS
 
 NV12, NV21 = 1, 2
 YUV_400 = 0

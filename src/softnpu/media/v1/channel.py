@@ -11,12 +11,12 @@ from softnpu.media import rules
 from softnpu.media.pixels import csc
 from softnpu.runtime.device import Device
 from softnpu.runtime.event import Mark
+from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
 ENGINES = {"vpc": 1, "jpegd": 2, "jpege": 4, "pngd": 8}
 _ALL = sum(ENGINES.values())
-_KEY = "media.channels"
 _CSC_MATRIX = 0
 _PARAM_BYTES = 4
 # What a task meets that a check could not see; hardware tells all of it by one code.
@@ -48,7 +48,7 @@ class _InFlight(Mark):
         self._channel.tasks.discard(self)
 
 
-class _Channels:
+class _Channels(Part):
     """The open channels of the process."""
 
     def __init__(self) -> None:
@@ -71,18 +71,6 @@ class _Channels:
         for channel in list(self._open.values()):
             if channel.device is device:
                 self.remove(channel)
-
-
-def _channels() -> _Channels:
-    owner = process()
-    found: _Channels | None = owner.extra.get(_KEY)
-    if found is None:
-        with owner.lock:
-            found = owner.extra.get(_KEY)
-            if found is None:
-                found = owner.extra[_KEY] = _Channels()
-                owner.sweepers.append(found.sweep)
-    return found
 
 
 class ChannelDesc:
@@ -151,7 +139,7 @@ class ChannelDesc:
         for engine, bit in ENGINES.items():
             if self.mode & bit:
                 rules.supports(engine, 1)
-        self._channel = _channels().add(device)
+        self._channel = process().part(_Channels).add(device)
 
     def close(self) -> None:
         """`dvpp_destroy_channel`: tasks on their way have all they need and go on."""
@@ -168,7 +156,7 @@ class ChannelDesc:
             "call acl.rt.synchronize_stream first",
         )
         self._channel = None
-        _channels().remove(channel)
+        process().part(_Channels).remove(channel)
 
     def discard(self) -> None:
         """The description goes; a channel that is still open goes with it."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import acl
-from acl._boundary import body_of, rows_of
+from acl._rows import body_of, rows_of
 from tests.support import message, ok
 
 SUBMODULES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")

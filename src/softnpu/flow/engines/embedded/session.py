@@ -9,12 +9,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from softnpu.flow import codes, log, tensor
-from softnpu.flow.engines.embedded.crew import Crew
+from softnpu.flow import codes, log
+from softnpu.flow.engines.embedded.supervisor import Crew
 from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.transactions import Ids
+from softnpu.flow.values import tensor
 
 Result = TypeVar("Result")
 _LEAVE_SECONDS = 1.0

@@ -16,17 +16,21 @@ from functools import partial
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells, log, running, tensor, wire
-from softnpu.flow.cells import Cells
-from softnpu.flow.endpoint import Endpoint, Queue
+from softnpu.flow import log
 from softnpu.flow.engines.embedded.relay import Relay, Relays
 from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY
-from softnpu.flow.layout import APPLICATION, Layout
-from softnpu.flow.memory import Atlas
+from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.runner import Runner, place_of
-from softnpu.flow.streams import wait_while
+from softnpu.flow.planning.layout import APPLICATION, Layout
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.streams import wait_while
+from softnpu.flow.transport import wire
+from softnpu.flow.transport.endpoint import Endpoint, Queue
+from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.values import tensor
 from softnpu.runtime.segment import Window
 
 RESTARTED, TAP = "restarted", "tap"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from softnpu.flow import codes, log
 from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
-from softnpu.flow.engines.ray.crew import Crew
+from softnpu.flow.engines.ray.supervisor import Crew
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.transactions import Ids

@@ -8,19 +8,21 @@ import traceback
 from collections import deque
 from typing import Any
 
-from softnpu.flow import cells, log, running
-from softnpu.flow.cells import Cells
+from softnpu.flow import log
 from softnpu.flow.engines import notices
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Box, Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link, Ticket
 from softnpu.flow.engines.ray.records import Item, Origin
-from softnpu.flow.inputs import Bundle
-from softnpu.flow.layout import APPLICATION, Layout
+from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.runner import Runner, place_of
-from softnpu.flow.streams import wait_while
+from softnpu.flow.planning.layout import APPLICATION, Layout
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.inputs import Bundle
+from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.streams import wait_while
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256

@@ -14,6 +14,7 @@ from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.sys.epoll import Epolls
 from softnpu.media.v2.sys.ready import Ready
 from softnpu.runtime.device import Device
+from softnpu.runtime.parts import Part
 from softnpu.runtime.process import Process, process
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from softnpu.media.v2.vdec.channel import DecodeChannel
     from softnpu.media.v2.venc.channel import EncodeChannel
     from softnpu.media.v2.vpc.channel import VpcChannel
-
-_KEY = "himpi"
 
 
 class Channel(Protocol):
@@ -131,7 +130,7 @@ class Registry(Generic[ChannelT]):
         )
 
 
-class System:
+class System(Part):
     """Channels by engine, event waiters, and whether `sys_init` was called."""
 
     def __init__(self, owner: Process) -> None:
@@ -143,6 +142,11 @@ class System:
         self.pngd: Registry[PngdChannel] = Registry("pngd")
         self.epolls = Epolls(self.has_fd)
         self.memo: dict[str, Any] = {}  # settings of whole engines, e.g. venc_set_mod_param; gone with sys_exit
+        atexit.register(self.end)
+
+    @classmethod
+    def of(cls, owner: Process) -> System:
+        return cls(owner)
 
     @property
     def registries(self) -> tuple[Registry[Any], ...]:
@@ -198,21 +202,12 @@ class System:
 
 def system() -> System:
     """The media system of this process, started or not."""
-    owner = process()
-    found: System | None = owner.extra.get(_KEY)
-    if found is None:
-        made = System(owner)
-        found = owner.extra.setdefault(_KEY, made)
-        if found is made:
-            owner.sweepers.append(made.sweep)
-            owner.leak_reporters.append(made.leaks)
-            atexit.register(made.end)
-    return found
+    return process().part(System)
 
 
 def stop() -> None:
     """`sys_exit`, which is harmless when there is nothing to stop."""
-    found: System | None = process().extra.get(_KEY)
+    found = process().parts.peek(System)
     if found is None:
         log().write(WARNING, "the media system is not started", "DVPP", "sys_exit")
     else:
@@ -221,7 +216,7 @@ def stop() -> None:
 
 def need_system(module: str) -> System:
     """The media system; raises NOT_READY of an engine before `sys_init`."""
-    found: System | None = process().extra.get(_KEY)
+    found = process().parts.peek(System)
     if found is None or not found.started:
         raise himpi_error(module, "NOT_READY", "the media system is not started", "call acl.himpi.sys_init first")
     return found

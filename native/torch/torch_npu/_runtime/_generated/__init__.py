@@ -1,0 +1,1 @@
+"""Tables that scripts/generate_torch.py writes."""

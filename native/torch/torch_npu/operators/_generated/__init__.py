@@ -1,0 +1,1 @@
+"""Tables written by scripts/generate_torch.py."""
