@@ -45,7 +45,7 @@ PARAMS = (
 class VencChannelDesc(VideoChannelDesc["VencChannel"]):
     """What a program sets before it creates an encoding channel. 0 means not set: the chip's default."""
 
-    word = "VENC"
+    engine = "VENC"
     choices: ClassVar = {
         "entype": range(len(_PROFILES)),
         "rc_mode": range(3),
@@ -120,7 +120,7 @@ class Frame:
 class VencChannel(VideoChannel):
     """An encoder and the books about what was sent to it."""
 
-    word = "VENC"
+    engine = "VENC"
 
     def __init__(self, desc: VencChannelDesc, number: int) -> None:
         self._desc = replace(desc, callback=None, channel=None)
@@ -174,9 +174,9 @@ class VencChannel(VideoChannel):
         for frame in list(self._inside):
             self._give_back(frame, b"", _FAILED)
 
-    def _finish(self, found: list[Encoded]) -> None:
-        for one in found:
-            self._give_back(one.token, one.data, 0)  # type: ignore[arg-type]
+    def _finish(self, answers: list[Encoded]) -> None:
+        for coded in answers:
+            self._give_back(coded.token, coded.data, 0)  # type: ignore[arg-type]
 
     def _give_back(self, frame: Frame, data: bytes, code: int) -> None:
         """The answer to a picture that was in the encoder; there is one."""

@@ -89,12 +89,12 @@ def picture(info: Fields) -> Picture:
 
 def image(size: tuple[int, int], strides: tuple[int, int], form: PixelFormat, value: int) -> Fields:
     """What a header says of a picture: its size, and what it takes in a format; `value` is the format as the call names it."""
-    found = IMAGE_INFO.blank()
-    found.width, found.height = size
-    found.width_stride, found.height_stride = strides
-    found.img_buf_size = form.size(*strides)
-    found.pixel_format = value
-    return found
+    info = IMAGE_INFO.blank()
+    info.width, info.height = size
+    info.width_stride, info.height_stride = strides
+    info.img_buf_size = form.size(*strides)
+    info.pixel_format = value
+    return info
 
 
 def coefficients(values: Fields) -> list[float]:

@@ -52,9 +52,9 @@ def _fill_planes(shown: Fields, picture: Any) -> None:
 
 
 def _supplement(channel: DecodeChannel, frame: Frame) -> dict[str, Any]:
-    found = structs.SUPPLEMENT_INFO.blank()
-    found.type = channel.attr.type
+    info = structs.SUPPLEMENT_INFO.blank()
+    info.type = channel.attr.type
     if not channel.is_jpeg:
-        found.video_supplement_info.frame_type = frame.frame_type
-        found.video_supplement_info.err_rate = 100 if frame.flag == FAILED else 0
-    return structs.SUPPLEMENT_INFO.write(found)
+        info.video_supplement_info.frame_type = frame.frame_type
+        info.video_supplement_info.err_rate = 100 if frame.flag == FAILED else 0
+    return structs.SUPPLEMENT_INFO.write(info)

@@ -194,8 +194,8 @@ class EncodeChannel(Coder):
         unit.add(item.target[0] if item.target else 0, 0, True)
         return [unit]
 
-    def add_results(self, found: list[Unit]) -> None:
-        for unit in found:
+    def add_results(self, units: list[Unit]) -> None:
+        for unit in units:
             unit.number = self.units
             self.units += 1
             self.encoded += not unit.failed
@@ -203,7 +203,7 @@ class EncodeChannel(Coder):
             self.released_pts = unit.pts
             if unit.failed:
                 self.complain(f"a picture could not be encoded: {unit.failed}")
-        super().add_results(found)
+        super().add_results(units)
 
     # ---- getting ----------------------------------------------------------------------------------------------------
 
@@ -246,20 +246,20 @@ class EncodeChannel(Coder):
 
     def status(self) -> Fields:
         """`venc_query_status`."""
-        found = structs.STATUS.blank()
+        status = structs.STATUS.blank()
         with self.changed:
             self.need_open()
-            found.left_pics = len(self.waiting) + self.working
-            found.left_enc_pics = found.left_pics
-            found.left_stream_bytes = sum(pack.len for unit in self.results for pack in unit.packs)
-            found.left_stream_frames = len(self.results)
-            found.cur_packs = len(self.results[0].packs) if self.results else 0
-            found.left_recv_pics = max(0, self.left_to_receive)
-            found.is_jpeg_snap_end = int(self.is_jpeg and not found.left_pics)
-            found.release_pic_pts = self.released_pts
-            found.stream_info.pic_bytes = self.last_bytes
-            found.stream_info.pic_cnt = self.encoded
-        return found
+            status.left_pics = len(self.waiting) + self.working
+            status.left_enc_pics = status.left_pics
+            status.left_stream_bytes = sum(pack.len for unit in self.results for pack in unit.packs)
+            status.left_stream_frames = len(self.results)
+            status.cur_packs = len(self.results[0].packs) if self.results else 0
+            status.left_recv_pics = max(0, self.left_to_receive)
+            status.is_jpeg_snap_end = int(self.is_jpeg and not status.left_pics)
+            status.release_pic_pts = self.released_pts
+            status.stream_info.pic_bytes = self.last_bytes
+            status.stream_info.pic_cnt = self.encoded
+        return status
 
     # ---- settings ---------------------------------------------------------------------------------------------------
 

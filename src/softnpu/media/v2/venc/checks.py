@@ -114,8 +114,8 @@ def _check_jpeg_buffer(venc: Fields) -> None:
 
 def check_rc(rc: Fields, codec: str) -> None:
     """The rate control attributes of a video channel."""
-    found, kind = RC_MODES.get(rc.rc_mode, ("", ""))
-    if found != codec:
+    mode_codec, kind = RC_MODES.get(rc.rc_mode, ("", ""))
+    if mode_codec != codec:
         raise refused(
             f"rc_mode {rc.rc_mode} is none of {codec}", f"use one of HI_VENC_RC_MODE_{codec.upper()}_…, e.g. …_VBR"
         )
