@@ -20,7 +20,8 @@ from softnpu.flow.engines.ray.link import Incoming, Outgoing
 from softnpu.flow.message import EOS, Message, Payload
 from softnpu.flow.plan import BodySpec, Function, Node, Plan
 from softnpu.flow.planning.layout import Channel
-from tests.dataflow.engine_support import Line, eventually, gone
+from tests.dataflow.engine_support import Line, gone
+from tests.waiting import eventually
 
 ray = pytest.importorskip("ray")
 
@@ -110,7 +111,7 @@ def test_statistics_come_from_the_actors() -> None:
     assert eventually(lambda: sorted(row["calls"] for row in session.statistics()) == [2, 3, 3])
     [middle] = [row for row in session.statistics() if row["node"].startswith("troubled")]
     assert (middle["calls"], middle["failures"], middle["received"]) == (3, 1, 3)
-    assert sorted(row.read()["calls"] for row in session.crew.rows) == [2, 3, 3]
+    assert sorted(row.read()["calls"] for row in session.supervisor.rows) == [2, 3, 3]
 
 
 def test_large_payloads_go_through_the_store_and_are_safe_to_change() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 from acl._bodies._common import on_failure
 from softnpu.base.errors import Raise
+from softnpu.media.v2.struct import same_count
 from softnpu.media.v2.structs import CSC, EPOLL_EVENT, IMAGE_ALIGN, IMAGE_BASE
 from softnpu.media.v2.sys.align import align_info
 from softnpu.media.v2.sys.colour import get_matrix, set_matrix
 from softnpu.media.v2.sys.system import need_system, stop, system
-from softnpu.media.v2.vpc.structs import same_count
 from softnpu.runtime.process import process
 
 _ALIGN = 128

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from acl._bodies._common import on_failure
-from softnpu.media.v2.structs import IMAGE_INFO
+from softnpu.media.v2 import headers
+from softnpu.media.v2.struct import written
+from softnpu.media.v2.structs import FRAME_INFO, IMAGE_INFO
 from softnpu.media.v2.sys.system import need_system
-from softnpu.media.v2.vdec import jpegd, structs, video
-from softnpu.media.v2.vdec.answers import got_frame, no_frame, written
+from softnpu.media.v2.vdec import structs, video
+from softnpu.media.v2.vdec.answers import got_frame, no_frame
 from softnpu.media.v2.vdec.channel import DecodeChannel
 
 
@@ -76,7 +78,7 @@ def vdec_get_frame(chn: int, ms: int) -> tuple[dict[str, Any], dict[str, Any], d
 
 
 def vdec_release_frame(chn: int, frame_info: dict[str, Any]) -> None:
-    _channel(chn).release(structs.FRAME_INFO.read(frame_info))
+    _channel(chn).release(FRAME_INFO.read(frame_info))
 
 
 def vdec_get_fd(chn: int) -> int:
@@ -99,12 +101,12 @@ def vdec_get_tmv_buf_size(payload: int, width: int, height: int) -> int:
 
 def dvpp_get_image_info(payload: int, stream: dict[str, Any]) -> dict[str, Any]:
     packet = structs.STREAM.read(stream)
-    return written(IMAGE_INFO, lambda: jpegd.image_info(payload, packet))
+    return written(IMAGE_INFO, lambda: headers.image_info(payload, packet))
 
 
 def vdec_get_jpegd_output_info(stream: dict[str, Any], pixel_format: int) -> dict[str, Any]:
     packet = structs.STREAM.read(stream)
-    return written(IMAGE_INFO, lambda: jpegd.output_info(packet, pixel_format))
+    return written(IMAGE_INFO, lambda: headers.output_info(packet, pixel_format))
 
 
 def vdec_set_jpegd_precision_mode(chn: int, mode: int) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from acl._bodies._common import on_failure
-from softnpu.media.v2.structs import IMAGE_STREAM
+from softnpu.media.v2.struct import written
+from softnpu.media.v2.structs import FRAME_INFO, IMAGE_STREAM
 from softnpu.media.v2.sys.system import need_system
-from softnpu.media.v2.vdec.answers import written
-from softnpu.media.v2.vdec.structs import FRAME_INFO
 from softnpu.media.v2.venc import jpege, module, structs, video
 from softnpu.media.v2.venc.channel import EncodeChannel
 from softnpu.media.v2.venc.settings import SETTINGS

@@ -9,6 +9,7 @@ from acl._bodies._common import on_failure, refuses
 from softnpu.base.errors import Raise
 from softnpu.media import rules
 from softnpu.media.v2.errors import himpi_error
+from softnpu.media.v2.struct import read_all, same_count
 from softnpu.media.v2.structs import PIC
 from softnpu.media.v2.sys.system import need_system
 from softnpu.media.v2.vpc import calls, effects, structs, warp
@@ -52,8 +53,8 @@ def vpc_get_process_result(chn: int, task_id: int, ms: int) -> None:
 
 
 def vpc_set_chn_workspace(chn: int, cfg: list[Dict], n: int) -> None:
-    structs.same_count(n, cfg, "workspaces")
-    _channel(chn, "vpc_set_chn_workspace").set_workspace(structs.read_all(structs.WORKSPACE, cfg))
+    same_count(n, cfg, "workspaces")
+    _channel(chn, "vpc_set_chn_workspace").set_workspace(read_all(structs.WORKSPACE, cfg))
 
 
 @refuses
@@ -72,33 +73,33 @@ def vpc_resize(chn: int, src: Dict, dst: Dict, fx: float, fy: float, interpolati
 
 
 def vpc_crop(chn: int, src: Dict, regions: list[Dict], count: int, ms: int) -> int:
-    structs.same_count(count, regions, "regions")
-    source, items = PIC.read(src), structs.read_all(structs.CROP_ITEM, regions)
+    same_count(count, regions, "regions")
+    source, items = PIC.read(src), read_all(structs.CROP_ITEM, regions)
     return calls.regions(_channel(chn, "vpc_crop"), source, items, calls.vpc_crop, ms)
 
 
 def vpc_crop_resize(chn: int, src: Dict, regions: list[Dict], count: int, ms: int) -> int:
-    structs.same_count(count, regions, "regions")
-    source, items = PIC.read(src), structs.read_all(structs.CROP_RESIZE_ITEM, regions)
+    same_count(count, regions, "regions")
+    source, items = PIC.read(src), read_all(structs.CROP_RESIZE_ITEM, regions)
     return calls.regions(_channel(chn, "vpc_crop_resize"), source, items, calls.vpc_crop_resize, ms)
 
 
 def vpc_crop_resize_paste(chn: int, src: Dict, regions: list[Dict], count: int, ms: int) -> int:
-    structs.same_count(count, regions, "regions")
-    source, items = PIC.read(src), structs.read_all(structs.PASTE_ITEM, regions)
+    same_count(count, regions, "regions")
+    source, items = PIC.read(src), read_all(structs.PASTE_ITEM, regions)
     return calls.regions(_channel(chn, "vpc_crop_resize_paste"), source, items, calls.vpc_crop_resize_paste, ms)
 
 
 def vpc_crop_resize_resize_paste(chn: int, src: Dict, regions: list[Dict], count: int, ms: int) -> int:
-    structs.same_count(count, regions, "regions")
-    source, items = PIC.read(src), structs.read_all(structs.TWICE_ITEM, regions)
+    same_count(count, regions, "regions")
+    source, items = PIC.read(src), read_all(structs.TWICE_ITEM, regions)
     channel = _channel(chn, "vpc_crop_resize_resize_paste")
     return calls.regions(channel, source, items, calls.vpc_crop_resize_resize_paste, ms)
 
 
 def vpc_crop_resize_make_border(chn: int, src: Dict, regions: list[Dict], count: int, ms: int) -> int:
-    structs.same_count(count, regions, "regions")
-    source, items = PIC.read(src), structs.read_all(structs.BORDER_ITEM, regions)
+    same_count(count, regions, "regions")
+    source, items = PIC.read(src), read_all(structs.BORDER_ITEM, regions)
     channel = _channel(chn, "vpc_crop_resize_make_border")
     return calls.regions(channel, source, items, calls.vpc_crop_resize_make_border, ms)
 
@@ -106,8 +107,8 @@ def vpc_crop_resize_make_border(chn: int, src: Dict, regions: list[Dict], count:
 def vpc_batch_crop_resize_paste(
     chn: int, src: list[Dict], pic_num: int, regions: list[Dict], counts: list[int], ms: int
 ) -> int:
-    structs.same_count(pic_num, src, "pictures")
-    sources, items = structs.read_all(PIC, src), structs.read_all(structs.PASTE_ITEM, regions)
+    same_count(pic_num, src, "pictures")
+    sources, items = read_all(PIC, src), read_all(structs.PASTE_ITEM, regions)
     channel = _channel(chn, "vpc_batch_crop_resize_paste")
     return calls.batch(channel, sources, items, counts, calls.vpc_crop_resize_paste, ms)
 
@@ -115,8 +116,8 @@ def vpc_batch_crop_resize_paste(
 def vpc_batch_crop_resize_make_border(
     chn: int, src: list[Dict], pic_num: int, regions: list[Dict], counts: list[int], ms: int
 ) -> int:
-    structs.same_count(pic_num, src, "pictures")
-    sources, items = structs.read_all(PIC, src), structs.read_all(structs.BORDER_ITEM, regions)
+    same_count(pic_num, src, "pictures")
+    sources, items = read_all(PIC, src), read_all(structs.BORDER_ITEM, regions)
     channel = _channel(chn, "vpc_batch_crop_resize_make_border")
     return calls.batch(channel, sources, items, counts, calls.vpc_batch_crop_resize_make_border, ms)
 
@@ -146,7 +147,7 @@ def vpc_copy_make_border(chn: int, src: Dict, dst: Dict, border: Dict, ms: int) 
 def vpc_pyrdown(
     chn: int, src: Dict, dst: list[Dict], level: int, filter: object, divisor: int, border: Dict, ms: int
 ) -> int:
-    source, levels, frame = PIC.read(src), structs.read_all(PIC, dst), structs.MAKE_BORDER.read(border)
+    source, levels, frame = PIC.read(src), read_all(PIC, dst), structs.MAKE_BORDER.read(border)
     kernel = structs.small_int_rows(filter)
     return calls.pyrdown(_channel(chn, "vpc_pyrdown"), source, levels, level, kernel, divisor, frame, ms)
 
@@ -221,7 +222,7 @@ def vpc_rotate(chn: int, param: Dict, ms: int) -> int:
 def _check_items(count: int, items: list[Any], plural: str) -> None:
     if not 1 <= count <= structs.MOST_ITEMS:
         raise Raise(TypeError(f"count is {count}, it must be 1 to {structs.MOST_ITEMS}"))
-    structs.same_count(count, items, plural)
+    same_count(count, items, plural)
 
 
 def vpc_draw_cover(chn: int, param: Dict, ms: int) -> int:
@@ -253,8 +254,8 @@ def vpc_draw_osd(chn: int, param: Dict, ms: int) -> int:
 
 def _pairs(points: Dict) -> Any:
     pairs = structs.POINT_PAIRS.read(points)
-    structs.same_count(pairs.src_point_count, pairs.src_point, "source points")
-    structs.same_count(pairs.dest_point_count, pairs.dest_point, "destination points")
+    same_count(pairs.src_point_count, pairs.src_point, "source points")
+    same_count(pairs.dest_point_count, pairs.dest_point, "destination points")
     return pairs
 
 

@@ -14,6 +14,8 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
 from softnpu.media import doors
 from softnpu.media.codecs.jpeg.header import as_bytes
+from softnpu.media.pixels.convert import convert
+from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import BGR_888, RGB_888, PixelFormat, pixel_format
 from softnpu.media.pixels.picture import Pixels
 
@@ -99,9 +101,6 @@ def decode(data: object, info: PngInfo, out: Pixels) -> None:
             f"the PNG picture is {info.width}x{info.height}, the output picture is described as {out.width}x{out.height}",
             "take the size from the header (get_image_info)",
         )
-    from softnpu.media.pixels.convert import convert
-    from softnpu.media.pixels.csc import matrix
-
     alpha = "a" in out.format.channels
     file = _checked(as_bytes(data), alpha)
     convert(_decoded(file, info, alpha), out.format, matrix(0), out)

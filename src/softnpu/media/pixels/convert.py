@@ -155,29 +155,29 @@ def _colour_code(source: PixelFormat, target: PixelFormat, alpha: int) -> int | 
 def _between_types(src: Pixels, out: Pixels, alpha: int) -> None:
     """RGB channels in another order and of another type: values keep their fractions and their range where both can."""
     room = single_planes(out)
-    found = {}
+    channels = {}
     for letter, channel in take(src, {}).items():
         if letter in out.format.channels:
             target = room.get(letter)
             if target is None:
                 target = scratch(f"typed {letter}", channel.shape, out.planes[0].dtype)
             cast(channel, src.format, target, out.format)
-            found[letter] = target
-    put(out, found, alpha)
+            channels[letter] = target
+    put(out, channels, alpha)
 
 
 def _resample(src: Pixels, out: Pixels, alpha: int) -> None:
     """YUV into YUV: the chroma in the sub-sampling of the output; a grey picture gets chroma without colour."""
-    found = take(src, single_planes(out))
+    channels = take(src, single_planes(out))
     shape = _chroma_shape(out)
     for letter in "uv":
         if letter not in out.format.channels:
             continue
-        if letter in found:
-            found[letter] = resample(found[letter], src.format.chroma, out.format.chroma, shape, letter)
+        if letter in channels:
+            channels[letter] = resample(channels[letter], src.format.chroma, out.format.chroma, shape, letter)
         else:
-            found[letter] = _no_colour(shape)
-    put(out, found, alpha)
+            channels[letter] = _no_colour(shape)
+    put(out, channels, alpha)
 
 
 def _chroma_shape(pixels: Pixels) -> tuple[int, int]:
@@ -211,16 +211,22 @@ def _is_triple(form: PixelFormat) -> bool:
 
 def _planes_to_rgb(src: Pixels, rgb: Array, csc: Csc, order: str) -> None:
     """Chroma repeated to the size of the luma, three channels side by side, one matrix over all."""
-    found = take(src, {})
-    if csc is matrix(DEFAULT) and src.format.chroma == (2, 2) and to_rgb([found[one] for one in "yuv"], rgb, order):
+    channels = take(src, {})
+    if (
+        csc is matrix(DEFAULT)
+        and src.format.chroma == (2, 2)
+        and to_rgb([channels[letter] for letter in "yuv"], rgb, order)
+    ):
         return
     shape = (src.height, src.width)
     chroma = [
-        resample(found[letter], src.format.chroma, (1, 1), shape, letter) if letter in found else _no_colour(shape)
+        resample(channels[letter], src.format.chroma, (1, 1), shape, letter)
+        if letter in channels
+        else _no_colour(shape)
         for letter in "uv"
     ]
     yuv = scratch("yuv", (*shape, 3))
-    merge([found["y"], *chroma], yuv)
+    merge([channels["y"], *chroma], yuv)
     transform(yuv, csc.rgb_from("yuv", order), rgb)
 
 
@@ -236,9 +242,9 @@ def _rgb_to_yuv(src: Pixels, out: Pixels, csc: Csc, alpha: int) -> None:
         return
     yuv = scratch("yuv", shape)
     transform(rgb, csc.yuv_from(order, "yuv"), yuv)
-    found = take_apart(yuv, "yuv", single_planes(out))
+    channels = take_apart(yuv, "yuv", single_planes(out))
     chroma = _chroma_shape(out)
     for letter in "uv":
         if letter in out.format.channels:
-            found[letter] = resample(found[letter], (1, 1), out.format.chroma, chroma, letter)
-    put(out, found, alpha)
+            channels[letter] = resample(channels[letter], (1, 1), out.format.chroma, chroma, letter)
+    put(out, channels, alpha)

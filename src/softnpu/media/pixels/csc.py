@@ -105,11 +105,11 @@ def user(yuv_to_rgb: Sequence[float], rgb_to_yuv: Sequence[float]) -> Csc:
     return Csc(_user(yuv_to_rgb, "yuv_to_rgb"), _user(rgb_to_yuv, "rgb_to_yuv"))
 
 
-def _user(values: Sequence[float], word: str) -> Matrix:
+def _user(values: Sequence[float], name: str) -> Matrix:
     if len(values) != 12 or not all(math.isfinite(value) for value in values):
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the colour matrix {word} has the values {list(values)}",
+            f"the colour matrix {name} has the values {list(values)}",
             "give 9 coefficients and 3 biases, all of them finite",
         )
     bounded = np.array(values, np.float64).clip(-_LARGEST, _LARGEST)

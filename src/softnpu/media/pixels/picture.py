@@ -113,27 +113,29 @@ class Picture:
             height_stride=self.height_stride or strides[1],
         )
 
-    def pixels(self, memory: Memory, write: bool, word: str = "picture") -> Pixels:
+    def pixels(self, memory: Memory, write: bool, label: str = "picture") -> Pixels:
         """Its planes as arrays over the memory itself; raises unless the whole picture lies in memory of the program."""
-        layout = _layout(self.format, self.width, self.height, self.width_stride, self.height_stride, word)
-        self._check(layout, word)
+        layout = _layout(self.format, self.width, self.height, self.width_stride, self.height_stride, label)
+        self._check(layout, label)
         base, first = memory.window(self.address, layout.end, write)
         planes = [np.ndarray(shape, layout.dtype, base, first + start, steps) for shape, start, steps in layout.planes]
         return Pixels(layout.form, planes, layout.width, layout.height)
 
-    def _check(self, layout: _Layout, word: str) -> None:
+    def _check(self, layout: _Layout, label: str) -> None:
         if self.address == 0:
-            raise NpuError(codes.INVALID_PARAM, f"the {word} has no memory (address 0)", "allocate it with dvpp_malloc")
+            raise NpuError(
+                codes.INVALID_PARAM, f"the {label} has no memory (address 0)", "allocate it with dvpp_malloc"
+            )
         if layout.end > self.size:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the {word} needs {layout.end} bytes ({layout.form.name}, {layout.width}x{layout.height}, strides {self.width_stride}x{self.height_stride}), its buffer has {self.size}",
+                f"the {label} needs {layout.end} bytes ({layout.form.name}, {layout.width}x{layout.height}, strides {self.width_stride}x{self.height_stride}), its buffer has {self.size}",
                 f"allocate {layout.form.size(self.width_stride, self.height_stride)} bytes and give that as its size",
             )
         if self.address % layout.form.item:
             raise NpuError(
                 codes.MEMORY_ADDRESS_UNALIGNED,
-                f"the address {self.address:#x} of the {word} is no multiple of {layout.form.item}",
+                f"the address {self.address:#x} of the {label} is no multiple of {layout.form.item}",
                 "use the address that dvpp_malloc returned",
             )
 
@@ -151,10 +153,10 @@ class _Layout:
 
 
 @functools.lru_cache(maxsize=1024)
-def _layout(value: int, width: int, height: int, width_stride: int, height_stride: int, word: str) -> _Layout:
+def _layout(value: int, width: int, height: int, width_stride: int, height_stride: int, label: str) -> _Layout:
     form = pixel_format(value)
     width, height = _usable(form, width, height, width_stride, height_stride)
-    _check_sides(form, width, height, width_stride, height_stride, word)
+    _check_sides(form, width, height, width_stride, height_stride, label)
     dtype = dtype_of(form)
     planes: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
     start = end = 0
@@ -163,7 +165,7 @@ def _layout(value: int, width: int, height: int, width_stride: int, height_strid
         if stride < _row_bytes(shape, dtype.itemsize):
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the width stride {width_stride} of the {word} has no room for the chroma of {width} columns ({form.name})",
+                f"the width stride {width_stride} of the {label} has no room for the chroma of {width} columns ({form.name})",
                 "use an even width stride",
             )
         steps = (stride, dtype.itemsize) if len(shape) == 2 else (stride, shape[2] * dtype.itemsize, dtype.itemsize)
@@ -182,28 +184,30 @@ def _usable(form: PixelFormat, width: int, height: int, width_stride: int, heigh
     return width, height
 
 
-def _check_sides(form: PixelFormat, width: int, height: int, width_stride: int, height_stride: int, word: str) -> None:
+def _check_sides(form: PixelFormat, width: int, height: int, width_stride: int, height_stride: int, label: str) -> None:
     if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
         raise NpuError(
-            codes.INVALID_PARAM, f"the {word} is {width}x{height}", f"give it a width and a height from 1 to {MAX_SIDE}"
+            codes.INVALID_PARAM,
+            f"the {label} is {width}x{height}",
+            f"give it a width and a height from 1 to {MAX_SIDE}",
         )
     least = form.row_bytes(width)
     if not least <= width_stride <= MAX_STRIDE:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the width stride {width_stride} of the {word} does not fit its width {width} ({form.name} takes {least} bytes a row)",
+            f"the width stride {width_stride} of the {label} does not fit its width {width} ({form.name} takes {least} bytes a row)",
             "the width stride is in bytes: width times the bytes of a pixel, aligned as the chip wants",
         )
     if not height <= height_stride <= MAX_STRIDE:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the height stride {height_stride} of the {word} is less than its height {height}",
+            f"the height stride {height_stride} of the {label} is less than its height {height}",
             "the height stride counts rows: the height, aligned as the chip wants",
         )
     if width_stride % form.item:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the width stride {width_stride} of the {word} is no multiple of its {form.item}-byte values",
+            f"the width stride {width_stride} of the {label} is no multiple of its {form.item}-byte values",
             "align it",
         )
 
@@ -227,7 +231,7 @@ class Region:
         self.right = self.left + self.width
         self.bottom = self.top + self.height
 
-    def check_inside(self, width: int, height: int, word: str) -> None:
+    def check_inside(self, width: int, height: int, label: str) -> None:
         """Raise unless it lies in a picture of this size."""
         if (
             self.width <= 0
@@ -239,6 +243,6 @@ class Region:
         ):
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the {word} {self.width}x{self.height} at ({self.left}, {self.top}) is not inside the {width}x{height} picture",
+                f"the {label} {self.width}x{self.height} at ({self.left}, {self.top}) is not inside the {width}x{height} picture",
                 "keep it inside the picture",
             )

@@ -114,26 +114,26 @@ def take(src: Pixels, into: Mapping[str, Array]) -> Channels:
     """The channels of a picture by letter: views where it has them as planes, else in `into` or in scratch memory."""
     if src.format.packed:
         return _take_packed(src, into)
-    found: Channels = {}
+    channels: Channels = {}
     for spec, plane in zip(src.format.planes, src.planes, strict=True):
         if len(spec.channels) == 1:
-            found[spec.channels] = plane
+            channels[spec.channels] = plane
         else:
-            found |= take_apart(plane, spec.channels, into)
-    return found
+            channels |= take_apart(plane, spec.channels, into)
+    return channels
 
 
 def take_apart(plane: Array, letters: str, into: Mapping[str, Array]) -> Channels:
     """The channels of one array, of which `letters` are the names."""
     shape = plane.shape[:2]
-    found: Channels = {}
+    channels: Channels = {}
     for letter in letters:
         room = into.get(letter)
-        found[letter] = (
+        channels[letter] = (
             room if room is not None and room.shape == shape else scratch(f"take {letter}", shape, plane.dtype)
         )
-    split(plane, list(found.values()))
-    return found
+    split(plane, list(channels.values()))
+    return channels
 
 
 def pairs(plane: Array) -> Array:
@@ -146,11 +146,11 @@ def _take_packed(src: Pixels, into: Mapping[str, Array]) -> Channels:
     letters = src.format.channels
     both = pairs(src.planes[0])
     order = "y-" if letters[0] == "y" else "-y"
-    found = take_apart(both, order, into)
-    chroma = found.pop("-").reshape(src.planes[0].shape[0], -1, 2)
+    channels = take_apart(both, order, into)
+    chroma = channels.pop("-").reshape(src.planes[0].shape[0], -1, 2)
     if src.width & 1:
-        found["y"] = found["y"][:, : src.width]
-    return found | take_apart(chroma, letters.replace("y", ""), into)
+        channels["y"] = channels["y"][:, : src.width]
+    return channels | take_apart(chroma, letters.replace("y", ""), into)
 
 
 def put(out: Pixels, channels: Channels, filler: int) -> None:

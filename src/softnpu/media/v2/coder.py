@@ -133,21 +133,21 @@ class Coder(ABC):
                     break
                 self.current = item = self.waiting.popleft()
             try:
-                found = self.work(item)
+                results = self.work(item)
             except Exception as error:  # the worker must live on, and who sent the work must hear of it
-                found = self.failed(item, error)
+                results = self.failed(item, error)
             del item
             with self.changed:
                 self.current = None
-                self.add_results(found)
+                self.add_results(results)
                 self.changed.notify_all()
-            del found
+            del results
         self._end()
 
-    def add_results(self, found: list[Any]) -> None:
+    def add_results(self, results: list[Any]) -> None:
         """Offer results; `changed` is held."""
-        self.results.extend(found)
-        if found and self.wakes():
+        self.results.extend(results)
+        if results and self.wakes():
             self.ready.set()
 
     def settle(self) -> None:

@@ -108,13 +108,13 @@ class PngdChannel(Coder):
         """Nothing is held."""
 
 
-def _resolved(given: Picture, info: png.PngInfo) -> Picture:
+def _resolved(described: Picture, info: png.PngInfo) -> Picture:
     """The output with what the program left open: format, size, strides."""
     form, size = (
-        pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format),
+        pixel_format(png.outputs(info)[0] if described.format == UNKNOWN else described.format),
         (info.width, info.height),
     )
-    return given.decoded(form, size, png.output_strides(size, form))
+    return described.decoded(form, size, png.output_strides(size, form))
 
 
 def check_stream(stream: Fields) -> None:

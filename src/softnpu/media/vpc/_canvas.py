@@ -21,12 +21,12 @@ _YUV_PACKED_444 = 11
 
 
 @contextmanager
-def canvas(out: Pixels, count: int, word: str) -> Iterator[Pixels]:
+def canvas(out: Pixels, count: int, function: str) -> Iterator[Pixels]:
     """The picture to draw on, in separate planes; a packed one is put together afterwards."""
-    check_planes(out, f"picture of {word}")
-    check_type(out.format, word, _BYTES)
+    check_planes(out, f"picture of {function}")
+    check_type(out.format, function, _BYTES)
     if not 1 <= count <= MAX_ITEMS:
-        raise wrong(f"{word} is given {count} items", f"give 1 to {MAX_ITEMS}")
+        raise wrong(f"{function} is given {count} items", f"give 1 to {MAX_ITEMS}")
     loose = unpacked(out)
     yield loose
     if loose is not out:
@@ -73,9 +73,9 @@ def _whole(pixels: int, step: int, first: int, count: int) -> Array:
     return np.minimum(step, pixels - step * np.arange(first, first + count)).astype(np.uint32)
 
 
-def blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: Array) -> None:
+def blend(out: Pixels, number: int, left: int, top: int, alpha: Array, colours: Array) -> None:
     """Blend colours (rows, columns, 3), or one for all, into one plane by an alpha of bytes; all of it lies in the picture."""
-    spec = out.format.planes[place]
+    spec = out.format.planes[number]
     x, y = left // spec.x, top // spec.y
     weight = alpha.astype(np.uint32)
     sums = _block_sums(weight, left, top, spec)
@@ -83,7 +83,7 @@ def blend(out: Pixels, place: int, left: int, top: int, alpha: Array, colours: A
     whole = 255 * np.outer(_whole(out.height, spec.y, y, height), _whole(out.width, spec.x, x, width))
     if whole[-1, -1] == whole[0, 0]:
         whole = whole[0, 0]  # NumPy divides by one number several times faster
-    for index, values in channels(out.planes[place][y : y + height, x : x + width], spec):
+    for index, values in channels(out.planes[number][y : y + height, x : x + width], spec):
         if colours.size == 3:
             added = sums * np.uint32(colours[0, 0, index])
         else:

@@ -23,57 +23,57 @@ def wrong(text: str, remedy: str) -> NpuError:
     return NpuError(codes.INVALID_PARAM, text, remedy)
 
 
-def check_planes(pixels: Pixels, word: str) -> None:
+def check_planes(pixels: Pixels, label: str) -> None:
     """Raise unless the arrays of a picture are what its format and size say."""
     form = pixels.format
     if pixels.width < 1 or pixels.height < 1:
-        raise wrong(f"the {word} is {pixels.width}x{pixels.height}", "give it a width and a height of at least 1")
+        raise wrong(f"the {label} is {pixels.width}x{pixels.height}", "give it a width and a height of at least 1")
     shapes = [plane_shape(form, index, pixels.width, pixels.height) for index in range(len(form.planes))]
     if [plane.shape for plane in pixels.planes] != shapes:
-        found = [plane.shape for plane in pixels.planes]
+        have = [plane.shape for plane in pixels.planes]
         raise wrong(
-            f"the {word} ({form.name}, {pixels.width}x{pixels.height}) has planes of the shapes {found} instead of {shapes}",
+            f"the {label} ({form.name}, {pixels.width}x{pixels.height}) has planes of the shapes {have} instead of {shapes}",
             "give one array for each plane of the format",
         )
     if any(plane.dtype != dtype_of(form) for plane in pixels.planes):
-        raise wrong(f"the {word} holds other values than its format {form.name} says", f"use {dtype_of(form)}")
+        raise wrong(f"the {label} holds other values than its format {form.name} says", f"use {dtype_of(form)}")
 
 
-def check_type(form: PixelFormat, word: str, types: frozenset[str] = ARITHMETIC) -> None:
+def check_type(form: PixelFormat, function: str, types: frozenset[str] = ARITHMETIC) -> None:
     """Raise when there is no arithmetic for the values of a format."""
     if form.type not in types:
         raise NpuError(
             codes.API_NOT_SUPPORT,
-            f"{word} cannot work on pictures of the format {form.name}",
+            f"{function} cannot work on pictures of the format {form.name}",
             f"convert the picture first; formats of {', '.join(sorted(types))} values can be used",
         )
 
 
-def check_formats(src: Pixels, out: Pixels, word: str) -> None:
+def check_formats(src: Pixels, out: Pixels, function: str) -> None:
     """Raise unless both pictures are sound and of one format."""
-    check_planes(src, f"input of {word}")
-    check_planes(out, f"output of {word}")
+    check_planes(src, f"input of {function}")
+    check_planes(out, f"output of {function}")
     if src.format is not out.format:
         raise wrong(
-            f"{word} writes the format it reads, but the input is {src.format.name} and the output {out.format.name}",
+            f"{function} writes the format it reads, but the input is {src.format.name} and the output {out.format.name}",
             "give both pictures the same format",
         )
 
 
-def check_same(src: Pixels, out: Pixels, word: str) -> None:
+def check_same(src: Pixels, out: Pixels, function: str) -> None:
     """Raise unless both pictures are sound, of one format and of one size."""
-    check_formats(src, out, word)
+    check_formats(src, out, function)
     if (src.width, src.height) != (out.width, out.height):
         raise wrong(
-            f"{word} keeps the size, but the input is {src.width}x{src.height} and the output {out.width}x{out.height}",
+            f"{function} keeps the size, but the input is {src.width}x{src.height} and the output {out.width}x{out.height}",
             "give both pictures the same width and height",
         )
 
 
-def finite(word: str, *values: float) -> None:
+def finite(label: str, *values: float) -> None:
     """Raise when a number is infinite or none at all."""
     if not all(math.isfinite(value) for value in values):
-        raise wrong(f"the {word} is {values if len(values) > 1 else values[0]}", "use finite numbers")
+        raise wrong(f"the {label} is {values if len(values) > 1 else values[0]}", "use finite numbers")
 
 
 def border_code(border: int, last: int = REFLECT_101) -> int:

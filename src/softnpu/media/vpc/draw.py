@@ -106,11 +106,11 @@ def _colour(value: int, form: PixelFormat) -> Array:
 def _paint(out: Pixels, left: int, top: int, mask: Array, colour: Array) -> None:
     """Paint one colour where the mask is 255: full planes are written at once, sub-sampled ones are blended."""
     chosen = mask != 0
-    for place, spec in enumerate(out.format.planes):
+    for number, spec in enumerate(out.format.planes):
         if spec.x > 1 or spec.y > 1:
-            blend(out, place, left, top, mask, colour)
+            blend(out, number, left, top, mask, colour)
             continue
-        part = out.planes[place][top : top + mask.shape[0], left : left + mask.shape[1]]
+        part = out.planes[number][top : top + mask.shape[0], left : left + mask.shape[1]]
         for index, values in channels(part, spec):
             values[chosen] = colour[0, 0, index]
 

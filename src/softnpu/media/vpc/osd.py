@@ -65,11 +65,11 @@ class Osd:
 
 def _fields(words: Array, widths: Sequence[int]) -> Array:
     """Bit fields of words, from the top, as channels of 0..255."""
-    fields, place = [], sum(widths)
+    fields, shift = [], sum(widths)
     for width in widths:
-        place -= width
+        shift -= width
         most = (1 << width) - 1
-        fields.append(((words >> place & most).astype(np.uint32) * 255 + most // 2) // most)
+        fields.append(((words >> shift & most).astype(np.uint32) * 255 + most // 2) // most)
     return np.stack(fields, axis=2).astype(np.uint8)
 
 
@@ -118,5 +118,5 @@ def _overlay(out: Pixels, region: Region, argb: Array) -> None:
     if width and height:
         part = argb[y : y + height, x : x + width]
         colours = in_format(part[:, :, 1:], out.format)
-        for place in range(len(out.planes)):
-            blend(out, place, left + x, top + y, part[:, :, 0], colours)
+        for number in range(len(out.planes)):
+            blend(out, number, left + x, top + y, part[:, :, 0], colours)

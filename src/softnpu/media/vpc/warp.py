@@ -31,11 +31,11 @@ def _interpolation(name: str) -> int:
     return int(getattr(cv2(), _INTERPOLATIONS[name]))
 
 
-def _points(points: Sequence[Point], count: int, word: str) -> Array:
+def _points(points: Sequence[Point], count: int, label: str) -> Array:
     array = np.asarray(points, np.float32)
     if array.shape != (count, 2):
-        raise wrong(f"{len(points)} {word} points are given", f"give {count} points of x and y")
-    finite(f"{word} points", *array.ravel().tolist())
+        raise wrong(f"{len(points)} {label} points are given", f"give {count} points of x and y")
+    finite(f"{label} points", *array.ravel().tolist())
     return array
 
 
@@ -87,9 +87,9 @@ def _to_luma(spec: PlaneSpec) -> Array:
     return np.array([[spec.x, 0, (spec.x - 1) / 2], [0, spec.y, (spec.y - 1) / 2], [0, 0, 1]], np.float64)
 
 
-def _check(src: Pixels, out: Pixels, word: str) -> None:
-    check_formats(src, out, word)
-    check_type(src.format, word)
+def _check(src: Pixels, out: Pixels, function: str) -> None:
+    check_formats(src, out, function)
+    check_type(src.format, function)
 
 
 def warp_affine(

@@ -121,9 +121,13 @@ def _codes(units: Array, owners: Array, books: _Books) -> tuple[Array, Array, Ar
     """Code words of units in order, their lengths, and after how many words each unit ends."""
     blocks = units.reshape(-1, 64).astype(np.int64)
     owner = np.tile(owners, len(units))
-    at, place = np.nonzero(blocks[:, 1:])
-    place += 1
-    run = place - np.where(np.concatenate([[True], at[1:] != at[:-1]]), 0, np.concatenate([[0], place[:-1]])) - 1
+    at, coefficient = np.nonzero(blocks[:, 1:])
+    coefficient += 1
+    run = (
+        coefficient
+        - np.where(np.concatenate([[True], at[1:] != at[:-1]]), 0, np.concatenate([[0], coefficient[:-1]]))
+        - 1
+    )
     skips = run >> 4
     words = np.bincount(at, skips + 1, len(blocks)).astype(np.int64)  # of each block, without its first and its end
     open_end = blocks[:, 63] == 0
@@ -133,7 +137,7 @@ def _codes(units: Array, owners: Array, books: _Books) -> tuple[Array, Array, Ar
     values, lengths = np.zeros((2, int(total.sum())), np.int64)
 
     values[first], lengths[first] = books.dc.number(owner, blocks[:, 0], 0)
-    values[position], lengths[position] = books.ac.number(owner[at], blocks[at, place], (run & 15) << 4)
+    values[position], lengths[position] = books.ac.number(owner[at], blocks[at, coefficient], (run & 15) << 4)
     for back in (1, 2, 3):
         some = np.flatnonzero(skips >= back)
         where = position[some] - back

@@ -14,6 +14,8 @@ from softnpu.media import doors, turbojpeg
 from softnpu.media.codecs.jpeg import turbo
 from softnpu.media.codecs.jpeg.header import JpegInfo, as_bytes, refused
 from softnpu.media.codecs.video.frames import plane_view
+from softnpu.media.pixels.convert import convert
+from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import (
     NV21,
     YUV_400,
@@ -91,11 +93,11 @@ def refusal(reason: str) -> NpuError:
 
 
 def _check_size(shown: tuple[int, int], out: Pixels) -> None:
-    for side, given, word in zip(shown, (out.width, out.height), ("wide", "high"), strict=True):
-        if given != side and not (side & 1 and abs(given - side) == 1):
+    for side, described, direction in zip(shown, (out.width, out.height), ("wide", "high"), strict=True):
+        if described != side and not (side & 1 and abs(described - side) == 1):
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the JPEG picture is {side} pixels {word}, the output picture is described with {given}",
+                f"the JPEG picture is {side} pixels {direction}, the output picture is described with {described}",
                 "take the size from the header (get_image_info); width and height swap with the orientations 5 to 8",
             )
 
@@ -183,19 +185,16 @@ def _fit(pixels: Pixels, width: int, height: int) -> Pixels:
 
 def _deliver(pixels: Pixels, out: Pixels) -> None:
     if not _same_layout(pixels.format, out.format):
-        from softnpu.media.pixels.convert import convert
-        from softnpu.media.pixels.csc import matrix
-
         convert(pixels, out.format, matrix(0), out)
         return
-    found = dict(zip(pixels.format.channels, pixels.planes, strict=True))
+    channels = dict(zip(pixels.format.channels, pixels.planes, strict=True))
     for spec, plane in zip(out.format.planes, out.planes, strict=True):
-        if spec.channels[0] not in found:
+        if spec.channels[0] not in channels:
             plane.fill(_NO_COLOUR)
         elif len(spec.channels) == 2:
-            merge([found[channel] for channel in spec.channels], plane)
-        elif found[spec.channels] is not plane:
-            np.copyto(plane, found[spec.channels])
+            merge([channels[channel] for channel in spec.channels], plane)
+        elif channels[spec.channels] is not plane:
+            np.copyto(plane, channels[spec.channels])
 
 
 def _same_layout(have: PixelFormat, want: PixelFormat) -> bool:

@@ -36,8 +36,8 @@ def encode(
     _check(src.format)
     if not 0 <= restart <= _MAX_RESTART:
         raise NpuError(codes.INVALID_PARAM, f"restart markers every {restart} units", f"use 0 (none) to {_MAX_RESTART}")
-    found = take(src, {})
-    planes = [found[channel] for channel in "yuv" if channel in found]
+    channels = take(src, {})
+    planes = [channels[channel] for channel in "yuv" if channel in channels]
     if tables is None and not restart:
         return _fast(planes, src.format.chroma, quality, comment)
     return baseline.encode(planes, src.format.chroma, complete(tables, quality), restart, _COMMENT if comment else b"")

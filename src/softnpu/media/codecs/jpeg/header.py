@@ -123,10 +123,10 @@ def _segments(view: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _next_marker(view: memoryview, position: int) -> tuple[int, int]:
-    found = _MARKER.search(view, position)
-    if found is None:
+    match = _MARKER.search(view, position)
+    if match is None:
         raise _broken(f"no further marker after byte {position} of {len(view)}")
-    return view[found.end() - 1], found.end()
+    return view[match.end() - 1], match.end()
 
 
 def _segment_end(view: memoryview, position: int) -> int:
@@ -196,8 +196,8 @@ def _read_scan(info: JpegInfo, view: memoryview, start: int, end: int) -> None:
 def _walk_scans(view: memoryview, position: int) -> tuple[int, bool]:
     """How many scans there are from the first one on, and whether the end marker follows them."""
     scans = 1
-    while found := _MARKER.search(view, position):
-        marker, position = view[found.end() - 1], found.end()
+    while match := _MARKER.search(view, position):
+        marker, position = view[match.end() - 1], match.end()
         if marker == _EOI:
             return scans, True
         if marker in _BARE:

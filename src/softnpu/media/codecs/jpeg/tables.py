@@ -73,13 +73,13 @@ class Huffman:
 
     def codes(self) -> dict[int, tuple[int, int]]:
         """Code and its length by symbol."""
-        found, code, symbols = {}, 0, iter(self.values)
+        codes, code, symbols = {}, 0, iter(self.values)
         for length, count in enumerate(self.bits, 1):
             for _ in range(count):
-                found[next(symbols)] = (code, length)
+                codes[next(symbols)] = (code, length)
                 code += 1
             code <<= 1
-        return found
+        return codes
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ def check_quality(quality: int) -> None:
 
 def complete(tables: JpegTables | None, quality: int) -> Complete:
     """The given tables, checked, and the standard's where there are none."""
-    base, given = standard_tables(quality), tables or JpegTables()
+    base, wanted = standard_tables(quality), tables or JpegTables()
     quantisation = [
-        _quantisation(getattr(given, name) or getattr(base, name), name) for name in ("y_qt", "cb_qt", "cr_qt")
+        _quantisation(getattr(wanted, name) or getattr(base, name), name) for name in ("y_qt", "cb_qt", "cr_qt")
     ]
-    return Complete(tuple(quantisation), _huffman(given, base, "dc", 12), _huffman(given, base, "ac", 256))
+    return Complete(tuple(quantisation), _huffman(wanted, base, "dc", 12), _huffman(wanted, base, "ac", 256))
 
 
 def _quantisation(row: Sequence[int], name: str) -> tuple[int, ...]:
@@ -130,8 +130,8 @@ def _quantisation(row: Sequence[int], name: str) -> tuple[int, ...]:
     return values
 
 
-def _huffman(given: JpegTables, base: JpegTables, kind: str, symbols: int) -> tuple[Huffman, ...]:
-    bits, values = (getattr(given, f"{kind}_{part}") for part in ("bits", "values"))
+def _huffman(wanted: JpegTables, base: JpegTables, kind: str, symbols: int) -> tuple[Huffman, ...]:
+    bits, values = (getattr(wanted, f"{kind}_{part}") for part in ("bits", "values"))
     if (bits is None) != (values is None):
         raise _wrong(kind, "its bits and its values belong together, only one of them is given")
     if bits is None:

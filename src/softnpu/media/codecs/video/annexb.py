@@ -26,11 +26,11 @@ def units(data: bytes | memoryview, codec: Codec = "h264") -> list[Unit]:
 
     The list is empty when the data does not begin with a start code (3 or 4 bytes, after any number of zeros).
     """
-    found: list[Unit] = []
+    nal_units: list[Unit] = []
     data = bytes(data)
     at = data.find(START)
     if at < 0 or data[:at].strip(b"\0"):
-        return found
+        return nal_units
     begin = 0
     while at >= 0:
         following = data.find(START, at + 3)
@@ -38,10 +38,10 @@ def units(data: bytes | memoryview, codec: Codec = "h264") -> list[Unit]:
         if following >= 0 and data[following - 1] == 0 and following - 1 > at + 3:
             end = following - 1
         if at + 3 < end:  # a start code with nothing behind it is no unit
-            found.append((_type(data[at + 3], codec), begin, end - begin))
+            nal_units.append((_type(data[at + 3], codec), begin, end - begin))
             begin = end
         at = following
-    return found
+    return nal_units
 
 
 def _type(first: int, codec: Codec) -> int:
@@ -76,7 +76,7 @@ def _layer(data: bytes, at: int, codec: Codec) -> int:
     return 0 if codec == "h264" else (data[at] & 1) << 5 | data[at + 1] >> 3
 
 
-def pictures(data: bytes, found: list[Unit], codec: Codec) -> list[list[Unit]]:
+def pictures(data: bytes, nal_units: list[Unit], codec: Codec) -> list[list[Unit]]:
     """The units grouped: each group is one picture (or field) with what stands before it.
 
     Units that stand before a picture start a group of their own only when a first slice follows them: H.264's prefix units may
@@ -85,7 +85,7 @@ def pictures(data: bytes, found: list[Unit], codec: Codec) -> list[list[Unit]]:
     groups: list[list[Unit]] = [[]]
     early: list[Unit] = []
     open_picture = False
-    for unit in found:
+    for unit in nal_units:
         kind = unit[0]
         if kind == _DELIMITER[codec] and open_picture:
             groups.append(early)
@@ -111,10 +111,10 @@ def access_units(data: bytes | memoryview, codec: Codec) -> list[memoryview]:
     return [whole[group[0][1] : group[-1][1] + group[-1][2]] for group in pictures(data, units(data, codec), codec)]
 
 
-def sps_unit(data: bytes, found: list[Unit], codec: Codec) -> bytes | None:
+def sps_unit(data: bytes, nal_units: list[Unit], codec: Codec) -> bytes | None:
     """The last sequence parameter set (of the base layer) among the units, from its header byte."""
     last = None
-    for unit in found:
+    for unit in nal_units:
         if unit[0] == _SPS[codec]:
             at = body(data, unit)
             if at + 2 <= unit[1] + unit[2] and _layer(data, at, codec) == 0:

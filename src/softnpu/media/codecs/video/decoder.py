@@ -80,9 +80,9 @@ class VideoDecoder:
         self._serial += 1
         self._waiting[self._serial] = _Waiting(token)
         data = bytes(data)
-        found = annexb.units(data, self.codec)
-        if found:
-            self._send_units(data, found)
+        nal_units = annexb.units(data, self.codec)
+        if nal_units:
+            self._send_units(data, nal_units)
         else:
             self._fail(
                 self._serial,
@@ -104,9 +104,9 @@ class VideoDecoder:
         self._waiting.clear()
         self._answers.clear()
 
-    def _send_units(self, data: bytes, found: list[Unit]) -> None:
+    def _send_units(self, data: bytes, nal_units: list[Unit]) -> None:
         serial, sent, broken = self._serial, 0, False
-        for group in annexb.pictures(data, found, self.codec):
+        for group in annexb.pictures(data, nal_units, self.codec):
             first = next((unit for unit in group if annexb.is_slice(unit[0], self.codec)), None)
             if first is None:
                 kept = self._parameters if len(self._parameters) < MAX_PARAMETERS else b""
@@ -117,11 +117,11 @@ class VideoDecoder:
             else:
                 broken = True
         if sent == 0:
-            self._no_picture_in(serial, found, broken)
+            self._no_picture_in(serial, nal_units, broken)
 
-    def _no_picture_in(self, serial: int, found: list[Unit], broken: bool) -> None:
+    def _no_picture_in(self, serial: int, nal_units: list[Unit], broken: bool) -> None:
         """Answer a packet of which nothing was decoded."""
-        strange = [kind for kind, _, _ in found if not annexb.is_known(kind, self.codec)]
+        strange = [kind for kind, _, _ in nal_units if not annexb.is_known(kind, self.codec)]
         if broken:
             self._fail(serial, "it begins within a picture; a packet must be a whole access unit")
         elif strange:

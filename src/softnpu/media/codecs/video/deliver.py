@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from softnpu.media.pixels.csc import Csc
 from softnpu.media.pixels.formats import NV12, NV21, YUV_PLANAR_420
 from softnpu.media.pixels.picture import Pixels
 from softnpu.media.pixels.planes import merge
-
-if TYPE_CHECKING:
-    from softnpu.media.pixels.csc import Csc
+from softnpu.media.vpc.compose import transfer
 
 
 def deliver(pixels: Pixels, out: Pixels, csc: Csc | None = None) -> None:
@@ -20,8 +17,6 @@ def deliver(pixels: Pixels, out: Pixels, csc: Csc | None = None) -> None:
     if same and pixels.format.value == YUV_PLANAR_420 and out.format.value in (NV12, NV21):
         _interleave(pixels, out)
         return
-    from softnpu.media.vpc.compose import transfer
-
     transfer(pixels, out, "bilinear", csc)
 
 

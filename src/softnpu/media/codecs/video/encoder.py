@@ -154,8 +154,8 @@ class VideoEncoder:
 
 def _without_messages(data: bytes) -> bytes:
     """Leave out that x264 writes its name and settings into the stream; the engine writes no such thing."""
-    found = annexb.units(data, "h264")
-    return b"".join(data[at : at + size] for kind, at, size in found if kind != _SEI_H264)
+    nal_units = annexb.units(data, "h264")
+    return b"".join(data[at : at + size] for kind, at, size in nal_units if kind != _SEI_H264)
 
 
 def _name_idr(data: bytes) -> bytes:

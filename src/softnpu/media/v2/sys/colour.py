@@ -30,16 +30,16 @@ def _channel(system: System, module: int, number: int) -> Any:
     )
 
 
-def set_matrix(system: System, module: int, number: int, kind: int, given: Fields) -> None:
+def set_matrix(system: System, module: int, number: int, kind: int, values: Fields) -> None:
     """Choose the matrix of a channel; the coefficients count for HI_CSC_MATRIX_USER only."""
     channel = _channel(system, module, number)
-    channel.csc = _user(given) if kind == _USER else csc.matrix(kind)
-    channel.csc_setting = kind, given if kind == _USER else None
+    channel.csc = _user(values) if kind == _USER else csc.matrix(kind)
+    channel.csc_setting = kind, values if kind == _USER else None
 
 
-def _user(given: Fields) -> csc.Csc:
+def _user(values: Fields) -> csc.Csc:
     """The manual's formulas: RGB = M·(YUV - bias), and YUV = M·RGB + bias."""
-    back, forth = coefficients(given.yuv_to_rgb_coefficient), coefficients(given.rgb_to_yuv_coefficient)
+    back, forth = coefficients(values.yuv_to_rgb_coefficient), coefficients(values.rgb_to_yuv_coefficient)
     if all(map(math.isfinite, back)):
         back[9:] = (-np.array(back[:9]).reshape(3, 3) @ back[9:]).tolist()
     return csc.user(back, forth)
@@ -48,8 +48,8 @@ def _user(given: Fields) -> csc.Csc:
 def get_matrix(system: System, module: int, number: int) -> tuple[int, dict[str, Any]]:
     """The matrix of a channel and its coefficients."""
     channel = _channel(system, module, number)
-    kind, given = getattr(channel, "csc_setting", (csc.DEFAULT, None))
-    return kind, CSC.write(given if given is not None else _standard(kind))
+    kind, values = getattr(channel, "csc_setting", (csc.DEFAULT, None))
+    return kind, CSC.write(values if values is not None else _standard(kind))
 
 
 def _standard(kind: int) -> Fields:

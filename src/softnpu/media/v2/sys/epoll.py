@@ -74,11 +74,11 @@ class Epoll:
                 raise unknown(self.fd)
             self._waiting += 1
         try:
-            found = self._os.poll(None if timeout_ms < 0 else timeout_ms / 1000, most + 1)
+            events = self._os.poll(None if timeout_ms < 0 else timeout_ms / 1000, most + 1)
         finally:
             self._leave()
-        ready = [(fd, mask) for fd, mask in found if fd != self._bell_fd]
-        if len(ready) < len(found):
+        ready = [(fd, mask) for fd, mask in events if fd != self._bell_fd]
+        if len(ready) < len(events):
             raise unknown(self.fd)
         return [(_ours(mask), self._data.get(fd, 0)) for fd, mask in ready[:most]]
 
@@ -121,16 +121,16 @@ class Epolls:
         """A new waiter. The size is a hint that must be positive, as in the operating system."""
         if size <= 0:
             raise himpi_error("sys", "ILLEGAL_PARAM", f"the size of the waiter is {size}", "pass at least 1")
-        made = Epoll()
-        self._open[made.fd] = made
-        return made.fd
+        waiter = Epoll()
+        self._open[waiter.fd] = waiter
+        return waiter.fd
 
     def get(self, fd: int) -> Epoll:
         """The waiter of a descriptor."""
-        found = self._open.get(fd)
-        if found is None:
+        waiter = self._open.get(fd)
+        if waiter is None:
             raise unknown(fd)
-        return found
+        return waiter
 
     def control(self, epfd: int, operation: int, fd: int, events: int, data: int) -> None:
         """`sys_ctl_epoll`."""

@@ -106,12 +106,14 @@ class Registry(Generic[ChannelT]):
 
     def take_all(self, device: Device | None) -> list[ChannelT]:
         """Take out all channels (of a device)."""
-        gone = [n for n, one in list(self._channels.items()) if device is None or one.device is device]
-        return [one for one in (self._channels.pop(number, None) for number in gone) if one is not None]
+        gone = [n for n, channel in list(self._channels.items()) if device is None or channel.device is device]
+        return [channel for channel in (self._channels.pop(number, None) for number in gone) if channel is not None]
 
     def living(self, device: Device | None = None) -> list[int]:
         """The ids that are in use (on a device)."""
-        return sorted(n for n, one in list(self._channels.items()) if device is None or one.device is device)
+        return sorted(
+            number for number, channel in list(self._channels.items()) if device is None or channel.device is device
+        )
 
     def channels(self) -> list[ChannelT]:
         """All that are open."""
@@ -119,7 +121,7 @@ class Registry(Generic[ChannelT]):
 
     def has_fd(self, fd: int) -> bool:
         """Whether one of the channels handed this descriptor out."""
-        return any(one.ready is not None and one.ready.has(fd) for one in list(self._channels.values()))
+        return any(channel.ready is not None and channel.ready.has(fd) for channel in list(self._channels.values()))
 
     def _unknown(self, number: int) -> Exception:
         return himpi_error(
@@ -193,7 +195,11 @@ class System(Part):
 
     def leaks(self, device: Device | None) -> list[str]:
         """A line for each channel that was never destroyed."""
-        return [f"{one.module} channel {n} never destroyed" for one in self.registries for n in one.living(device)]
+        return [
+            f"{registry.module} channel {number} never destroyed"
+            for registry in self.registries
+            for number in registry.living(device)
+        ]
 
     def has_fd(self, fd: int) -> bool:
         """Whether a channel handed this descriptor out."""
@@ -207,16 +213,16 @@ def system() -> System:
 
 def stop() -> None:
     """`sys_exit`, which is harmless when there is nothing to stop."""
-    found = process().parts.peek(System)
-    if found is None:
+    started = process().parts.peek(System)
+    if started is None:
         log().write(WARNING, "the media system is not started", "DVPP", "sys_exit")
     else:
-        found.stop()
+        started.stop()
 
 
 def need_system(module: str) -> System:
     """The media system; raises NOT_READY of an engine before `sys_init`."""
-    found = process().parts.peek(System)
-    if found is None or not found.started:
+    media_system = process().parts.peek(System)
+    if media_system is None or not media_system.started:
         raise himpi_error(module, "NOT_READY", "the media system is not started", "call acl.himpi.sys_init first")
-    return found
+    return media_system

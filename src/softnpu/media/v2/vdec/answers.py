@@ -1,26 +1,16 @@
-"""How channels answer: dictionaries with every key, also when the call failed."""
+"""What `vdec_get_frame` answers: three dictionaries with every key, also when the call failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from softnpu import constants as c
-from softnpu.base.errors import NpuError
 from softnpu.media.pixels.formats import is_known, pixel_format
-from softnpu.media.v2.struct import Fields, Struct
+from softnpu.media.v2.struct import Fields
+from softnpu.media.v2.structs import FRAME_INFO
 from softnpu.media.v2.vdec import structs
 from softnpu.media.v2.vdec.channel import DecodeChannel
 from softnpu.media.v2.vdec.frames import FAILED, Frame
-
-
-def written(struct: Struct, make: Callable[[], Fields]) -> dict[str, Any]:
-    """The dictionary of what `make` gives; a failure hands out one that is all 0."""
-    try:
-        return struct.write(make())
-    except NpuError as error:
-        error.values = (struct.zeros(),)
-        raise
 
 
 def got_frame(channel: DecodeChannel, frame: Frame) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -30,11 +20,11 @@ def got_frame(channel: DecodeChannel, frame: Frame) -> tuple[dict[str, Any], dic
 
 def no_frame() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The same when there is none."""
-    return structs.FRAME_INFO.zeros(), structs.SUPPLEMENT_INFO.zeros(), structs.STREAM.zeros()
+    return FRAME_INFO.zeros(), structs.SUPPLEMENT_INFO.zeros(), structs.STREAM.zeros()
 
 
 def _frame_info(channel: DecodeChannel, frame: Frame) -> dict[str, Any]:
-    info = structs.FRAME_INFO.blank()
+    info = FRAME_INFO.blank()
     shown, picture = info.v_frame, frame.picture
     shown.width, shown.height = picture.width, picture.height
     shown.field = c.HI_VIDEO_FIELD_FRAME
@@ -48,7 +38,7 @@ def _frame_info(channel: DecodeChannel, frame: Frame) -> dict[str, Any]:
     shown.time_ref = 2 * frame.number & 0xFFFFFFFF
     shown.frame_flag = frame.flag
     info.mod_id = channel.mod_id
-    return structs.FRAME_INFO.write(info)
+    return FRAME_INFO.write(info)
 
 
 def _fill_planes(shown: Fields, picture: Any) -> None:
@@ -62,9 +52,9 @@ def _fill_planes(shown: Fields, picture: Any) -> None:
 
 
 def _supplement(channel: DecodeChannel, frame: Frame) -> dict[str, Any]:
-    found = structs.SUPPLEMENT_INFO.blank()
-    found.type = channel.attr.type
+    info = structs.SUPPLEMENT_INFO.blank()
+    info.type = channel.attr.type
     if not channel.is_jpeg:
-        found.video_supplement_info.frame_type = frame.frame_type
-        found.video_supplement_info.err_rate = 100 if frame.flag == FAILED else 0
-    return structs.SUPPLEMENT_INFO.write(found)
+        info.video_supplement_info.frame_type = frame.frame_type
+        info.video_supplement_info.err_rate = 100 if frame.flag == FAILED else 0
+    return structs.SUPPLEMENT_INFO.write(info)

@@ -9,12 +9,15 @@ from typing import Any
 from softnpu import constants as c
 from softnpu.base.recent import recent
 from softnpu.media.pixels.formats import pixel_format
+from softnpu.media.v2.checks import check_in
 from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.errors import failure
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.vdec import structs
-from softnpu.media.v2.vdec.checks import check_attr, check_count, check_in, check_param
+from softnpu.media.v2.vdec.checks import check_attr, check_count, check_param
 from softnpu.media.v2.vdec.frames import FAILED, GOOD, Engine, Frame, Packet
+from softnpu.media.v2.vdec.jpegd import JpegEngine
+from softnpu.media.v2.vdec.video import VideoEngine
 
 _MAX_WAITING = 1024
 _MAX_RESULTS = 512  # results are a few numbers, the pictures lie in the program's memory
@@ -30,7 +33,7 @@ class DecodeChannel(Coder):
         super().__init__(number)
         check_attr(attr)
         if attr.type != c.HI_PT_JPEG:
-            check_count(sum(not one.is_jpeg and one.device is self.device for one in others))
+            check_count(sum(not channel.is_jpeg and channel.device is self.device for channel in others))
         self.attr = attr
         self.param = structs.CHN_PARAM.blank()
         self.param.type = attr.type
@@ -138,8 +141,8 @@ class DecodeChannel(Coder):
         item.data = b""
         return [Frame(item, FAILED, reason=failure("vdec", error).text, trouble="pack_err")] if item.size else []
 
-    def add_results(self, found: list[Frame]) -> None:
-        for frame in found:
+    def add_results(self, frames: list[Frame]) -> None:
+        for frame in frames:
             frame.number = self.decoded
             self.decoded += 1
             if frame.stream_size != (0, 0):
@@ -150,7 +153,7 @@ class DecodeChannel(Coder):
                 setattr(self.errors, frame.trouble, getattr(self.errors, frame.trouble) + 1)
             if frame.flag == FAILED:
                 self.complain(f"a packet could not be decoded: {frame.reason}")
-        super().add_results(found)
+        super().add_results(frames)
 
     # ---- getting ----------------------------------------------------------------------------------------------------
 
@@ -272,38 +275,32 @@ class DecodeChannel(Coder):
         check_in("display mode", mode, range(2))
         self.display_mode = mode
 
-    def _check_type(self, given: int) -> None:
-        if given not in (0, self.attr.type):
+    def _check_type(self, payload: int) -> None:
+        if payload not in (0, self.attr.type):
             raise self.error(
-                "ILLEGAL_PARAM", f"the type is {given}, the channel's {self.attr.type}", "pass the channel's"
+                "ILLEGAL_PARAM", f"the type is {payload}, the channel's {self.attr.type}", "pass the channel's"
             )
 
     def status(self) -> Fields:
         """`vdec_query_status`."""
-        found = structs.STATUS.blank()
+        status = structs.STATUS.blank()
         with self.changed:
-            found.type = self.attr.type
-            found.left_stream_bytes = self.left_bytes
+            status.type = self.attr.type
+            status.left_stream_bytes = self.left_bytes
             inside = [*self.waiting, *([self.current] if self.working else [])]
-            found.left_stream_frames = sum(packet.size > 0 for packet in inside)
-            found.left_decoded_frames = len(self.results)
-            found.is_started = int(self.started)
-            found.recv_stream_frames = self.received
-            found.dec_stream_frames = self.decoded
-            found.dec_err = self.errors
-            found.width, found.height = self.stream_size
-            found.latest_frame_pts = self.latest_pts
-        return found
+            status.left_stream_frames = sum(packet.size > 0 for packet in inside)
+            status.left_decoded_frames = len(self.results)
+            status.is_started = int(self.started)
+            status.recv_stream_frames = self.received
+            status.dec_stream_frames = self.decoded
+            status.dec_err = self.errors
+            status.width, status.height = self.stream_size
+            status.latest_frame_pts = self.latest_pts
+        return status
 
     def finish(self) -> None:
         self.engine.close()
 
 
 def _engine(channel: DecodeChannel) -> Engine:
-    if channel.is_jpeg:
-        from softnpu.media.v2.vdec.jpegd import JpegEngine
-
-        return JpegEngine(channel)
-    from softnpu.media.v2.vdec.video import VideoEngine
-
-    return VideoEngine(channel)
+    return JpegEngine(channel) if channel.is_jpeg else VideoEngine(channel)

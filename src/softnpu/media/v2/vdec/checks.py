@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from softnpu import constants as c
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
 from softnpu.media.pixels.formats import pixel_format
+from softnpu.media.v2.checks import CODECS, check_in
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 
-if TYPE_CHECKING:
-    from softnpu.media.codecs.video.annexb import Codec
-
-CODECS: dict[int, Codec] = {c.HI_PT_H264: "h264", c.HI_PT_H265: "hevc"}
 _MAX_STREAM_BUFFER = 1 << 30
 _MAX_FRAMES = 16
 _MAX_SIDE = 16384
-
-
-def check_in(word: str, value: int, allowed: range) -> None:
-    """Raise unless a value is in its range."""
-    if value not in allowed:
-        raise NpuError(
-            codes.INVALID_PARAM, f"{word} is {value}", f"use a value from {allowed.start} to {allowed.stop - 1}"
-        )
 
 
 def check_attr(attr: Fields) -> None:

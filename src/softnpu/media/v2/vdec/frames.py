@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.struct import Fields
-
-if TYPE_CHECKING:
-    from softnpu.media.v2.vdec.channel import DecodeChannel
+from softnpu.runtime.memory import Memory
 
 GOOD, FAILED, NO_PICTURE = 0, 1, 2  # values of frame_flag
 
@@ -43,10 +41,23 @@ class Frame:
     reason: str = ""
 
 
+class Host(Protocol):
+    """What an engine sees of the channel that it works for."""
+
+    attr: Fields
+    param: Fields
+    precision: int
+    csc: Any
+    memory: Memory
+
+    def tell(self, text: str) -> None:
+        """Warn once."""
+
+
 class Engine(ABC):
     """What decodes the packets of a channel, in its worker thread."""
 
-    def __init__(self, channel: DecodeChannel) -> None:
+    def __init__(self, channel: Host) -> None:
         self.channel = channel
 
     @abstractmethod

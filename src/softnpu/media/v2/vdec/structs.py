@@ -1,39 +1,8 @@
-"""Dictionaries of VDEC and JPEGD, and the picture dictionaries that VENC shares with them (section 5.3 of the reference)."""
+"""Dictionaries of VDEC and JPEGD (section 5.3 of the reference)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from softnpu.media.v2.struct import Struct
-
-_SUPPLEMENTS = ("misc_info", "jpeg_dcf", "isp_info", "low_delay", "bnr", "motion_data", "frame_dng")
-_PHYSICAL: dict[str, Any] = {f"{'bnr_rnt' if name == 'bnr' else name}_phys_addr": "u64" for name in _SUPPLEMENTS}
-_VIRTUAL: dict[str, Any] = {f"{'bnr_mot' if name == 'bnr' else name}_virt_addr": "ptr" for name in _SUPPLEMENTS}
-
-V_FRAME = Struct(
-    "v_frame",
-    width="u32",
-    height="u32",
-    field="i32",
-    pixel_format="i32",
-    video_format="i32",
-    compress_mode="i32",
-    dynamic_range="i32",
-    color_gamut="i32",
-    header_stride="u32[3]",
-    width_stride="u32[3]",
-    height_stride="u32[3]",
-    header_phys_addr="u64[3]",
-    phys_addr="u64[3]",
-    header_virt_addr="ptr[3]",
-    virt_addr="ptr[3]",
-    time_ref="u32",
-    pts="u64",
-    user_data="u64[2]",
-    frame_flag="u32",
-    supplement=Struct("supplement", **_PHYSICAL, **_VIRTUAL),
-)
-FRAME_INFO = Struct("frame info", v_frame=V_FRAME, pool_id="u32", mod_id="i32")
 
 CHN_ATTR = Struct(
     "channel attr",

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from softnpu import constants as c
 from softnpu.base.errors import NpuError
 from softnpu.media import rules
+from softnpu.media.codecs.video.decoder import Decoded, VideoDecoder
+from softnpu.media.codecs.video.deliver import deliver
 from softnpu.media.pixels.formats import is_known, pixel_format
 from softnpu.media.pixels.picture import Picture, Pixels
+from softnpu.media.v2.checks import CODECS
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec.checks import CODECS
-from softnpu.media.v2.vdec.frames import FAILED, NO_PICTURE, Engine, Frame, Packet, output
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.video.decoder import Decoded
-    from softnpu.media.v2.vdec.channel import DecodeChannel
+from softnpu.media.v2.vdec.frames import FAILED, NO_PICTURE, Engine, Frame, Host, Packet, output
+from softnpu.media.v2.vdec.jpegd import output_bytes
 
 _TEN_BITS = (c.HI_DATA_BIT_WIDTH_10, 10)  # the guide prints the number of bits
 _HEADER = 4096
@@ -24,9 +21,7 @@ _HEADER = 4096
 class VideoEngine(Engine):
     """A video decoder; frames come in the order of their display, or of their packets with `out_order` 1."""
 
-    def __init__(self, channel: DecodeChannel) -> None:
-        from softnpu.media.codecs.video.decoder import VideoDecoder
-
+    def __init__(self, channel: Host) -> None:
         super().__init__(channel)
         video = channel.param.video_param
         self._decoder = VideoDecoder(CODECS[channel.attr.type], immediate=video.out_order == c.HI_VIDEO_OUT_ORDER_DEC)
@@ -37,29 +32,29 @@ class VideoEngine(Engine):
         }[video.dec_mode]
 
     def decode(self, packet: Packet) -> list[Frame]:
-        return [self._frame(one) for one in self._decoder.send(packet.data, packet)]
+        return [self._frame(decoded) for decoded in self._decoder.send(packet.data, packet)]
 
     def flush(self) -> list[Frame]:
-        return [self._frame(one) for one in self._decoder.flush()]
+        return [self._frame(decoded) for decoded in self._decoder.flush()]
 
     def close(self) -> None:
         self._decoder.close()
 
-    def _frame(self, one: Decoded) -> Frame:
-        packet: Packet = one.token  # type: ignore[assignment]
-        frame = Frame(packet, frame_type=one.frame_type)
+    def _frame(self, decoded: Decoded) -> Frame:
+        packet: Packet = decoded.token  # type: ignore[assignment]
+        frame = Frame(packet, frame_type=decoded.frame_type)
         frame.picture.address = packet.picture.vir_addr
-        if one.error is not None:
-            frame.flag, frame.reason, frame.trouble = FAILED, one.error, "format_err"
-        elif one.pixels is None or one.no_picture or one.frame_type in self._skipped:
+        if decoded.error is not None:
+            frame.flag, frame.reason, frame.trouble = FAILED, decoded.error, "format_err"
+        elif decoded.pixels is None or decoded.no_picture or decoded.frame_type in self._skipped:
             frame.flag = NO_PICTURE
         else:
-            frame.stream_size = one.pixels.width, one.pixels.height
-            frame.bits = one.pixels.format.bits
+            frame.stream_size = decoded.pixels.width, decoded.pixels.height
+            frame.bits = decoded.pixels.format.bits
             try:
-                self._check_size(one.pixels, frame)
+                self._check_size(decoded.pixels, frame)
                 if packet.stream.need_display and frame.flag != FAILED:
-                    frame.picture = self._write(packet, one.pixels)
+                    frame.picture = self._write(packet, decoded.pixels)
             except NpuError as error:
                 frame.flag, frame.reason, frame.trouble = FAILED, error.text, "set_pic_buf_size_err"
         return frame
@@ -78,8 +73,6 @@ class VideoEngine(Engine):
             self.channel.tell(text)
 
     def _write(self, packet: Packet, pixels: Pixels) -> Picture:
-        from softnpu.media.codecs.video.deliver import deliver
-
         asked = output(packet)
         size = asked.width or pixels.width, asked.height or pixels.height
         picture = asked.decoded(pixel_format(asked.format), size, (0, 0)).with_strides(*rules.row_alignment("vdec"))
@@ -99,8 +92,6 @@ def pic_buf_size(payload: int, attr: Fields) -> int:
     The chip's own formula is not published; this is a safe one.
     """
     if payload == c.HI_PT_JPEG:
-        from softnpu.media.v2.vdec.jpegd import output_bytes
-
         return output_bytes(attr.width, attr.height, attr.pixel_format)
     if payload not in CODECS or not is_known(attr.pixel_format):
         return 0

@@ -11,8 +11,10 @@ from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.venc import pictures, structs
 from softnpu.media.v2.venc.checks import VIDEO, check_attr
 from softnpu.media.v2.venc.frames import Coded, Engine, Job
+from softnpu.media.v2.venc.jpege import JpegEngine
 from softnpu.media.v2.venc.packs import Store, Unit
 from softnpu.media.v2.venc.settings import Settings
+from softnpu.media.v2.venc.video import VideoEngine
 
 _MAX_WAITING = 64
 _MAX_WAITING_BYTES = 256 << 20
@@ -192,8 +194,8 @@ class EncodeChannel(Coder):
         unit.add(item.target[0] if item.target else 0, 0, True)
         return [unit]
 
-    def add_results(self, found: list[Unit]) -> None:
-        for unit in found:
+    def add_results(self, units: list[Unit]) -> None:
+        for unit in units:
             unit.number = self.units
             self.units += 1
             self.encoded += not unit.failed
@@ -201,7 +203,7 @@ class EncodeChannel(Coder):
             self.released_pts = unit.pts
             if unit.failed:
                 self.complain(f"a picture could not be encoded: {unit.failed}")
-        super().add_results(found)
+        super().add_results(units)
 
     # ---- getting ----------------------------------------------------------------------------------------------------
 
@@ -244,20 +246,20 @@ class EncodeChannel(Coder):
 
     def status(self) -> Fields:
         """`venc_query_status`."""
-        found = structs.STATUS.blank()
+        status = structs.STATUS.blank()
         with self.changed:
             self.need_open()
-            found.left_pics = len(self.waiting) + self.working
-            found.left_enc_pics = found.left_pics
-            found.left_stream_bytes = sum(pack.len for unit in self.results for pack in unit.packs)
-            found.left_stream_frames = len(self.results)
-            found.cur_packs = len(self.results[0].packs) if self.results else 0
-            found.left_recv_pics = max(0, self.left_to_receive)
-            found.is_jpeg_snap_end = int(self.is_jpeg and not found.left_pics)
-            found.release_pic_pts = self.released_pts
-            found.stream_info.pic_bytes = self.last_bytes
-            found.stream_info.pic_cnt = self.encoded
-        return found
+            status.left_pics = len(self.waiting) + self.working
+            status.left_enc_pics = status.left_pics
+            status.left_stream_bytes = sum(pack.len for unit in self.results for pack in unit.packs)
+            status.left_stream_frames = len(self.results)
+            status.cur_packs = len(self.results[0].packs) if self.results else 0
+            status.left_recv_pics = max(0, self.left_to_receive)
+            status.is_jpeg_snap_end = int(self.is_jpeg and not status.left_pics)
+            status.release_pic_pts = self.released_pts
+            status.stream_info.pic_bytes = self.last_bytes
+            status.stream_info.pic_cnt = self.encoded
+        return status
 
     # ---- settings ---------------------------------------------------------------------------------------------------
 
@@ -284,10 +286,4 @@ class EncodeChannel(Coder):
 
 
 def _engine(channel: EncodeChannel) -> Engine:
-    if channel.attr.venc_attr.type == c.HI_PT_JPEG:
-        from softnpu.media.v2.venc.jpege import JpegEngine
-
-        return JpegEngine(channel)
-    from softnpu.media.v2.venc.video import VideoEngine
-
-    return VideoEngine(channel)
+    return JpegEngine(channel) if channel.attr.venc_attr.type == c.HI_PT_JPEG else VideoEngine(channel)

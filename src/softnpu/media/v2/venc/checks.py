@@ -7,9 +7,9 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
 from softnpu.media import rules
 from softnpu.media.pixels.picture import Picture
+from softnpu.media.v2.checks import CODECS, check_in
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec.checks import CODECS, check_in
 from softnpu.media.v2.venc.structs import RC_MODES
 
 VIDEO = {c.HI_PT_H264: "h264", c.HI_PT_H265: "h265"}
@@ -114,8 +114,8 @@ def _check_jpeg_buffer(venc: Fields) -> None:
 
 def check_rc(rc: Fields, codec: str) -> None:
     """The rate control attributes of a video channel."""
-    found, kind = RC_MODES.get(rc.rc_mode, ("", ""))
-    if found != codec:
+    mode_codec, kind = RC_MODES.get(rc.rc_mode, ("", ""))
+    if mode_codec != codec:
         raise refused(
             f"rc_mode {rc.rc_mode} is none of {codec}", f"use one of HI_VENC_RC_MODE_{codec.upper()}_…, e.g. …_VBR"
         )

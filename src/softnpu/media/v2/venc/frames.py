@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from softnpu.media.pixels.picture import Pixels
-
-if TYPE_CHECKING:
-    from softnpu.media.v2.venc.channel import EncodeChannel
+from softnpu.media.v2.struct import Fields
+from softnpu.media.v2.venc.settings import Settings
 
 
 @dataclass(eq=False)
@@ -36,12 +35,19 @@ class Coded:
     pieces: list[tuple[int, int]]
 
 
+class Host(Protocol):
+    """What an engine sees of the channel that it works for."""
+
+    attr: Fields
+    settings: Settings
+
+
 class Engine(ABC):
     """What encodes the pictures of a channel, in its worker thread."""
 
     name = ""  # for the rules of the chip
 
-    def __init__(self, channel: EncodeChannel) -> None:
+    def __init__(self, channel: Host) -> None:
         self.channel = channel
 
     @abstractmethod

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from softnpu.media.codecs.jpeg.encode import bound, encode
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.venc.channel import EncodeChannel
-from softnpu.media.v2.venc.frames import Coded, Engine, Job
-from softnpu.media.v2.venc.settings import DEFAULT_QUALITY, OWN_TABLES
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.jpeg.tables import JpegTables
+from softnpu.media.v2.venc.frames import Coded, Engine, Host, Job
+from softnpu.media.v2.venc.settings import DEFAULT_QUALITY, OWN_TABLES, tables_of
 
 _QUANTISATION, _HUFFMAN, _SCAN = 0xDB, 0xC4, 0xDA
 
@@ -20,13 +15,11 @@ class JpegEngine(Engine):
 
     name = "jpege"
 
-    def __init__(self, channel: EncodeChannel) -> None:
+    def __init__(self, channel: Host) -> None:
         super().__init__(channel)
         self._standard = channel.settings.values["jpeg_huffman_param"]
 
     def encode(self, job: Job) -> list[tuple[Job, Coded]]:
-        from softnpu.media.codecs.jpeg.encode import encode
-
         settings = self.channel.settings
         param, huffman = settings.values["jpeg_param"], settings.values["jpeg_huffman_param"]
         own = param.qfactor == OWN_TABLES
@@ -42,33 +35,16 @@ class JpegEngine(Engine):
         """It holds nothing."""
 
 
-def tables_of(param: Fields | None, huffman: Fields | None) -> JpegTables | None:
-    """The tables of a program as the encoder takes them; None where the standard's are good."""
-    from softnpu.media.codecs.jpeg.encode import JpegTables
-
-    if param is None and huffman is None:
-        return None
-    found = JpegTables()
-    if param is not None:
-        found.y_qt, found.cb_qt, found.cr_qt = param.y_qt, param.cb_qt, param.cr_qt
-    if huffman is not None:
-        found.dc_bits = [row.dc_bits for row in huffman.dc_tables]
-        found.dc_values = [row.dc_value for row in huffman.dc_tables]
-        found.ac_bits = [row.ac_bits for row in huffman.ac_tables]
-        found.ac_values = [row.ac_value for row in huffman.ac_tables]
-    return found
-
-
 def _segments(data: bytes) -> list[tuple[int, int, int]]:
     """Marker, start and end of the segments from the start of the file to the picture data."""
-    found, at = [], 2
+    segments, at = [], 2
     while at + 4 <= len(data):
         marker, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        found.append((marker, at, end))
+        segments.append((marker, at, end))
         at = end
         if marker == _SCAN:
             break
-    return found
+    return segments
 
 
 def scan_start(data: bytes) -> int:
@@ -94,7 +70,5 @@ def merged(data: bytes) -> bytes:
 
 def predicted_size(frame: Fields) -> int:
     """`venc_get_jpege_predicted_size`: no file of such a picture is larger."""
-    from softnpu.media.codecs.jpeg.encode import bound
-
     shown = frame.v_frame
     return bound(shown.width, shown.height, shown.pixel_format)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from softnpu import constants as c
 from softnpu.base.log import WARNING, log
+from softnpu.media.v2.checks import check_in
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.sys.system import System
-from softnpu.media.v2.vdec.checks import check_in
 from softnpu.media.v2.venc.structs import MOD_PARAM
 
 _KEY = "venc_mod_param"
@@ -22,16 +22,16 @@ _DEFAULTS = {"one_stream_buf": 1, "mini_buf_mode": 1, "qp_hist_en": 1, "max_user
 
 
 def _current(system: System) -> Fields:
-    found: Fields | None = system.memo.get(_KEY)
-    if found is None:
-        found = MOD_PARAM.blank()
+    parameters: Fields | None = system.memo.get(_KEY)
+    if parameters is None:
+        parameters = MOD_PARAM.blank()
         for member in _MEMBERS.values():
-            values = getattr(found, member)
+            values = getattr(parameters, member)
             for name, number in _DEFAULTS.items():
                 if hasattr(values, name):
                     setattr(values, name, number)
-        system.memo[_KEY] = found
-    return found
+        system.memo[_KEY] = parameters
+    return parameters
 
 
 def _check(mod_type: int) -> None:
@@ -41,14 +41,14 @@ def _check(mod_type: int) -> None:
 def get_param(system: System, mod_type: int) -> Fields:
     """All parts, whichever was asked for: the guide's program looks into another one."""
     _check(mod_type)
-    found = MOD_PARAM.read(MOD_PARAM.write(_current(system)))
-    found.mod_type = mod_type
-    return found
+    parameters = MOD_PARAM.read(MOD_PARAM.write(_current(system)))
+    parameters.mod_type = mod_type
+    return parameters
 
 
-def set_param(system: System, given: Fields) -> None:
+def set_param(system: System, parameters: Fields) -> None:
     """Keep the part that `mod_type` names."""
-    _check(given.mod_type)
+    _check(parameters.mod_type)
     if living := system.venc.living():
         raise himpi_error(
             "venc",
@@ -56,11 +56,11 @@ def set_param(system: System, given: Fields) -> None:
             f"the encode channels {living} are open",
             "call venc_set_mod_param before any channel is created",
         )
-    member = _MEMBERS.get(given.mod_type)
+    member = _MEMBERS.get(parameters.mod_type)
     if member is None:
-        log().write(WARNING, f"mod_type {given.mod_type} has no parameters", "DVPP", "venc_set_mod_param")
+        log().write(WARNING, f"mod_type {parameters.mod_type} has no parameters", "DVPP", "venc_set_mod_param")
         return
-    values, kept = getattr(given, member), _current(system)
+    values, kept = getattr(parameters, member), _current(system)
     old = vars(getattr(kept, member))
     if hasattr(values, "one_stream_buf"):
         check_in("one_stream_buf", values.one_stream_buf, range(2))

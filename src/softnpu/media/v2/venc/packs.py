@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.venc.structs import PACK
-
-if TYPE_CHECKING:
-    from softnpu.runtime.device import Device
-    from softnpu.runtime.memory import Memory
+from softnpu.runtime.device import Device
+from softnpu.runtime.memory import Memory
 
 _FRONT = 64  # packets begin inside their allocation: the program cannot free them by mistake
 

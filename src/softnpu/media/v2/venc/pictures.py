@@ -6,6 +6,8 @@ import numpy as np
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
+from softnpu.media.pixels.convert import convert
+from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import NV12, NV21, pixel_format
 from softnpu.media.pixels.picture import Picture, Pixels, Region
 from softnpu.media.v2.struct import Fields
@@ -49,9 +51,6 @@ def snapshot(frame: Fields, picture: Picture, memory: Memory, crop: Region | Non
     if pixels.format.value in (NV12, NV21, *_PACKED):
         copied = pixels.copy()
     else:
-        from softnpu.media.pixels.convert import convert
-        from softnpu.media.pixels.csc import matrix
-
         copied = Pixels.empty(pixel_format(NV12), pixels.width, pixels.height)
         convert(pixels, copied.format, matrix(0), copied)
     if grey:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from threading import Condition
+from typing import Protocol
 
 from softnpu import constants as c
+from softnpu.base.errors import NpuError
+from softnpu.media.codecs.jpeg.tables import JpegTables, complete, standard_tables
+from softnpu.media.v2.checks import check_in
 from softnpu.media.v2.struct import Fields, Struct
-from softnpu.media.v2.vdec.checks import check_in
 from softnpu.media.v2.venc import checks, structs
-
-if TYPE_CHECKING:
-    from softnpu.media.v2.venc.channel import EncodeChannel
 
 DEFAULT_QUALITY = 90
 OWN_TABLES = 0xFFFFFFFF
@@ -49,17 +49,40 @@ SETTINGS = {
 }
 
 
+class Owner(Protocol):
+    """What the settings see of their channel."""
+
+    attr: Fields
+    changed: Condition
+
+    @property
+    def is_jpeg(self) -> bool:
+        """Whether it is a channel of JPEGE."""
+
+    def need_open(self) -> None:
+        """Raise when the channel was destroyed."""
+
+    def settle(self) -> None:
+        """Look again at what waits for the channel."""
+
+    def tell(self, text: str) -> None:
+        """Warn once."""
+
+    def error(self, name: str, text: str, remedy: str = "") -> NpuError:
+        """A failure of the channel."""
+
+
 class Settings:
     """All settings of a channel. `version` goes up when the encoder must be set up anew."""
 
-    def __init__(self, channel: EncodeChannel) -> None:
+    def __init__(self, channel: Owner) -> None:
         self._channel = channel
         self.version = 0
         self.scene_mode = 0
         self.merge_tables = False
         self.regions: dict[int, Fields] = {}
         payload = channel.attr.venc_attr.type
-        self.values = {name: one.struct.blank() for name, one in SETTINGS.items() if payload in one.payloads}
+        self.values = {name: row.struct.blank() for name, row in SETTINGS.items() if payload in row.payloads}
         _fill_defaults(self.values)
         self.tell_about(channel.attr)
 
@@ -97,9 +120,9 @@ class Settings:
 
     def rate_parameters(self, rc_mode: int) -> Fields:
         """`venc_get_rc_param`: all modes come, the one that is named must exist."""
-        found = self.get("rc_param")
+        parameters = self.get("rc_param")
         check_in("rc_mode", rc_mode, range(1, max(structs.RC_MODES) + 1))
-        return found
+        return parameters
 
     def set_region(self, region: Fields) -> None:
         """`venc_set_roi_attr`."""
@@ -169,27 +192,40 @@ def _fill_defaults(values: dict[str, Fields]) -> None:
 
 
 def _fill_jpeg_defaults(param: Fields, huffman: Fields) -> None:
-    from softnpu.media.codecs.jpeg.encode import standard_tables
-
     tables = standard_tables(DEFAULT_QUALITY)
     param.qfactor = DEFAULT_QUALITY
     param.y_qt, param.cb_qt, param.cr_qt = (list(row or ()) for row in (tables.y_qt, tables.cb_qt, tables.cr_qt))
     for kind, most in (("dc", 12), ("ac", 162)):
         rows = []
         for bits, symbols in zip(getattr(tables, f"{kind}_bits"), getattr(tables, f"{kind}_values"), strict=True):
-            given = {f"{kind}_bits": list(bits), f"{kind}_value": list(symbols)[:most]}
-            rows.append(structs.HUFFMAN_TABLES[kind].read(given))
+            table = {f"{kind}_bits": list(bits), f"{kind}_value": list(symbols)[:most]}
+            rows.append(structs.HUFFMAN_TABLES[kind].read(table))
         setattr(huffman, f"{kind}_tables", rows)
+
+
+def tables_of(param: Fields | None, huffman: Fields | None) -> JpegTables | None:
+    """The tables of a program as the encoder takes them; None where the standard's are good."""
+    if param is None and huffman is None:
+        return None
+    tables = JpegTables()
+    if param is not None:
+        tables.y_qt, tables.cb_qt, tables.cr_qt = param.y_qt, param.cb_qt, param.cr_qt
+    if huffman is not None:
+        tables.dc_bits = [row.dc_bits for row in huffman.dc_tables]
+        tables.dc_values = [row.dc_value for row in huffman.dc_tables]
+        tables.ac_bits = [row.ac_bits for row in huffman.ac_tables]
+        tables.ac_values = [row.ac_value for row in huffman.ac_tables]
+    return tables
 
 
 # ---- checks that look at the channel ---------------------------------------------------------------------------------
 
 
-def _nothing(_channel: EncodeChannel, _values: Fields) -> None:
+def _nothing(_channel: Owner, _values: Fields) -> None:
     """Most settings need no further look."""
 
 
-def _check_chn_param(channel: EncodeChannel, values: Fields) -> None:
+def _check_chn_param(channel: Owner, values: Fields) -> None:
     rate = values.frame_rate
     if rate.src_frame_rate > 0 and not 0 < rate.dst_frame_rate <= rate.src_frame_rate:
         raise checks.refused(
@@ -200,17 +236,17 @@ def _check_chn_param(channel: EncodeChannel, values: Fields) -> None:
         channel.tell("the priority of a channel has no effect")
 
 
-def _check_rc_param(channel: EncodeChannel, values: Fields) -> None:
+def _check_rc_param(channel: Owner, values: Fields) -> None:
     name = structs.RC_PARAM_NAMES.get(channel.attr.rc_attr.rc_mode, "")
     checks.check_rc_param(values, name)
-    given = [name for name in ("threshold_i", "threshold_p", "threshold_b") if any(getattr(values, name))]
-    given += ["row_qp_delta"] if values.row_qp_delta else []
-    given += ["first_frame_start_qp"] if values.first_frame_start_qp != -1 else []
-    for name in given:
+    idle = [name for name in ("threshold_i", "threshold_p", "threshold_b") if any(getattr(values, name))]
+    idle += ["row_qp_delta"] if values.row_qp_delta else []
+    idle += ["first_frame_start_qp"] if values.first_frame_start_qp != -1 else []
+    for name in idle:
         channel.tell(f"the rate control parameter {name} has no effect; min_qp and max_qp have one")
 
 
-def _check_slice_split(channel: EncodeChannel, values: Fields) -> None:
+def _check_slice_split(channel: Owner, values: Fields) -> None:
     if not values.split_enable:
         return
     if values.split_mode != 1 or values.slice_output_en:
@@ -224,32 +260,29 @@ def _check_slice_split(channel: EncodeChannel, values: Fields) -> None:
         channel.tell("slice_split has no effect on H.265: each picture is one slice")
 
 
-def _check_intra_refresh(channel: EncodeChannel, values: Fields) -> None:
+def _check_intra_refresh(channel: Owner, values: Fields) -> None:
     if values.refresh_enable:
         channel.tell(
             "intra refresh runs in columns over a group of pictures; its mode, refresh_num and req_i_qp have no effect"
         )
 
 
-def _check_vui(channel: EncodeChannel, values: Fields) -> None:
+def _check_vui(channel: Owner, values: Fields) -> None:
     if values.vui_time_info.timing_info_present_flag or values.vui_bitstream_restric.bitstream_restriction_flag:
         channel.tell("vui_time_info and vui_bitstream_restric have no effect: the times follow the frame rate")
 
 
-def _check_jpeg_param(channel: EncodeChannel, values: Fields) -> None:
+def _check_jpeg_param(channel: Owner, values: Fields) -> None:
     check_in("mcu_per_ecs", values.mcu_per_ecs, range(1 << 16))
     if values.ecs_output_en:
         channel.tell("ecs_output_en has no effect: a picture comes whole")
 
 
-def _check_huffman(channel: EncodeChannel, values: Fields) -> None:
-    from softnpu.media.codecs.jpeg.tables import complete
-    from softnpu.media.v2.venc.jpege import tables_of
-
+def _check_huffman(channel: Owner, values: Fields) -> None:
     complete(tables_of(None, values), DEFAULT_QUALITY)  # raises what is wrong with them
 
 
-_CHECKS: dict[str, Callable[[EncodeChannel, Fields], None]] = {
+_CHECKS: dict[str, Callable[[Owner, Fields], None]] = {
     "chn_param": _check_chn_param,
     "rc_param": _check_rc_param,
     "slice_split": _check_slice_split,

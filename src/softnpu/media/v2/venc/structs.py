@@ -6,8 +6,7 @@ from typing import Any
 
 from softnpu.base.errors import Raise
 from softnpu.media.v2.struct import Fields, Struct
-from softnpu.media.v2.structs import RECT
-from softnpu.media.v2.vdec.structs import FRAME_INFO
+from softnpu.media.v2.structs import FRAME_INFO, RECT
 
 # rc_mode → codec and kind of rate control; its dictionary is called `{codec}_{kind}`.
 RC_MODES = {
@@ -36,10 +35,10 @@ RC_STRUCTS: dict[str, Any] = {
 class _RcAttr(Struct):
     """The rate control attributes: a union in C, of which the member that `rc_mode` names must be there."""
 
-    def read(self, given: Any) -> Fields:
-        values = super().read(given)
+    def read(self, dictionary: Any) -> Fields:
+        values = super().read(dictionary)
         member = "_".join(RC_MODES.get(values.rc_mode, ()))
-        if member in RC_STRUCTS and not isinstance(given.get(member), dict):
+        if member in RC_STRUCTS and not isinstance(dictionary.get(member), dict):
             raise Raise(TypeError(f"rc_attr with rc_mode {values.rc_mode} needs the dict {member!r}"))
         return values
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from softnpu import constants as c
 from softnpu.base.units import align_up
+from softnpu.media.codecs.video.annexb import Codec
+from softnpu.media.codecs.video.encoder import VideoEncoder
+from softnpu.media.codecs.video.settings import PROFILES, EncoderSettings, Vui, pixel_aspect
+from softnpu.media.v2.checks import CODECS
 from softnpu.media.v2.struct import Fields
-from softnpu.media.v2.vdec.checks import CODECS
 from softnpu.media.v2.venc import structs
-from softnpu.media.v2.venc.channel import EncodeChannel
-from softnpu.media.v2.venc.frames import Coded, Engine, Job
+from softnpu.media.v2.venc.frames import Coded, Engine, Host, Job
 from softnpu.media.v2.venc.settings import rate_control
-
-if TYPE_CHECKING:
-    from softnpu.media.codecs.video.annexb import Codec
-    from softnpu.media.codecs.video.encoder import VideoEncoder
-    from softnpu.media.codecs.video.settings import EncoderSettings, Vui
 
 
 class VideoEngine(Engine):
@@ -24,14 +19,12 @@ class VideoEngine(Engine):
 
     name = "venc"
 
-    def __init__(self, channel: EncodeChannel) -> None:
+    def __init__(self, channel: Host) -> None:
         super().__init__(channel)
         self._codec = CODECS[channel.attr.venc_attr.type]
-        self._encoder = self._made()
+        self._encoder = self._new_encoder()
 
-    def _made(self) -> VideoEncoder:
-        from softnpu.media.codecs.video.encoder import VideoEncoder
-
+    def _new_encoder(self) -> VideoEncoder:
         venc, self._version = self.channel.attr.venc_attr, self.channel.settings.version
         wanted = encoder_settings(self.channel, self._codec)
         return VideoEncoder(self._codec, venc.pic_width, venc.pic_height, wanted)
@@ -39,23 +32,21 @@ class VideoEngine(Engine):
     def encode(self, job: Job) -> list[tuple[Job, Coded]]:
         if self._version != self.channel.settings.version:
             self._encoder.close()
-            self._encoder = self._made()
-        found = self._encoder.send(job.pixels, job, job.key)
-        found = found or self._encoder.flush()  # nothing may stay inside: the program waits for this picture
+            self._encoder = self._new_encoder()
+        coded = self._encoder.send(job.pixels, job, job.key)
+        coded = coded or self._encoder.flush()  # nothing may stay inside: the program waits for this picture
         return [
-            (one.token, Coded(one.data, [(offset, length) for _, offset, length in one.units]))
-            for one in found
-            if isinstance(one.token, Job)
+            (unit.token, Coded(unit.data, [(offset, length) for _, offset, length in unit.units]))
+            for unit in coded
+            if isinstance(unit.token, Job)
         ]
 
     def close(self) -> None:
         self._encoder.close()
 
 
-def encoder_settings(channel: EncodeChannel, codec: Codec) -> EncoderSettings:
+def encoder_settings(channel: Host, codec: Codec) -> EncoderSettings:
     """What the attributes and settings of a channel mean for the encoder."""
-    from softnpu.media.codecs.video.settings import PROFILES, EncoderSettings
-
     kind, rc = rate_control(channel.attr.rc_attr)
     values = channel.settings.values
     least, most = _qp_range(channel)
@@ -87,7 +78,7 @@ def _long_term(rc: Fields) -> int:
     return int((low + high) // 2) if low and high else int(high)
 
 
-def _qp_range(channel: EncodeChannel) -> tuple[int, int]:
+def _qp_range(channel: Host) -> tuple[int, int]:
     name = structs.RC_PARAM_NAMES.get(channel.attr.rc_attr.rc_mode)
     if name is None:
         return 0, 51
@@ -107,10 +98,8 @@ def _slice_rows(split: Fields, codec: Codec) -> int:
     return int(split.split_size) if split.split_enable and codec == "h264" else 0
 
 
-def _vui(given: Fields) -> Vui:
-    from softnpu.media.codecs.video.settings import Vui, pixel_aspect
-
-    ratio, signal = given.vui_aspect_ratio, given.vui_video_signal
+def _vui(vui: Fields) -> Vui:
+    ratio, signal = vui.vui_aspect_ratio, vui.vui_video_signal
     coloured = signal.video_signal_type_present_flag and signal.colour_description_present_flag
     return Vui(
         aspect=pixel_aspect(ratio.aspect_ratio_idc, ratio.sar_width, ratio.sar_height)

@@ -51,10 +51,10 @@ def resize(channel: VpcChannel, src: Fields, dst: Fields, fx: float, fy: float, 
     return start(channel, ms, lambda: compose.transfer(inside, out, how, csc), inside, out)
 
 
-def _scaled(side: int, factor: float, word: str) -> int:
+def _scaled(side: int, factor: float, name: str) -> int:
     if not math.isfinite(factor) or not 1 <= round(side * factor) <= MAX_SIDE:
         raise illegal(
-            f"the destination has no size and {word} is {factor}",
+            f"the destination has no size and {name} is {factor}",
             "give the destination picture a width and a height, or fx and fy more than 0",
         )
     return round(side * factor)

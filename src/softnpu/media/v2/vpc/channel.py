@@ -180,8 +180,8 @@ class VpcChannel(Runner):
         """`vpc_set_chn_workspace`, once for a channel. Nothing needs the memory here; the sizes are checked."""
         if self._has_workspace:
             raise himpi_error("vpc", "NOT_PERM", "the channel has its workspace already", "set it once per channel")
-        sides = [(one.max_source_pic_width, one.max_source_pic_height) for one in wanted]
-        sides += [(one.max_dest_pic_width, one.max_dest_pic_height) for one in wanted]
+        sides = [(use.max_source_pic_width, use.max_source_pic_height) for use in wanted]
+        sides += [(use.max_dest_pic_width, use.max_dest_pic_height) for use in wanted]
         if not sides or min(map(min, sides)) < 1 or max(map(max, sides)) > MAX_SIDE:
             raise himpi_error(
                 "vpc",

@@ -173,7 +173,7 @@ def _cover(item: Fields) -> draw.RectCover | draw.QuadCover:
 
 def draw_line(channel: VpcChannel, param: Fields, ms: int) -> int:
     """`vpc_draw_line`."""
-    items = [draw.Line(_point(one.start_point), _point(one.end_point), one.thick, one.color) for one in param.line]
+    items = [draw.Line(_point(item.start_point), _point(item.end_point), item.thick, item.color) for item in param.line]
     limits.check_points(param.dst.picture_format, [point for item in items for point in (item.start, item.end)])
     return _draw(channel, param, ms, "vpc_draw_line", lambda out: draw.line(out, items))
 

@@ -26,15 +26,15 @@ _AROUND = 2  # pixels around a level of a pyramid
 def check_pictures(function: str, *pictures: Pixels) -> None:
     """Formats and sizes of a function that takes fewer than the engine."""
     formats, most = _LIMITS[function]
-    for one in pictures:
-        form = one.format
+    for picture in pictures:
+        form = picture.format
         rules.insist(form.value in formats, f"{function} of {form.name} ({form.value}), not one of {formats}")
-        _check_sides(one.width, one.height, most, f"a picture of {function}")
+        _check_sides(picture.width, picture.height, most, f"a picture of {function}")
 
 
-def _check_sides(width: int, height: int, most: tuple[int, int], word: str) -> None:
+def _check_sides(width: int, height: int, most: tuple[int, int], subject: str) -> None:
     fits = _LEAST[0] <= width <= most[0] and _LEAST[1] <= height <= most[1]
-    rules.insist(fits, f"{word} is {width}x{height}, outside {_LEAST[0]}x{_LEAST[1]} to {most[0]}x{most[1]}")
+    rules.insist(fits, f"{subject} is {width}x{height}, outside {_LEAST[0]}x{_LEAST[1]} to {most[0]}x{most[1]}")
 
 
 def check_lut(width: int, height: int) -> None:

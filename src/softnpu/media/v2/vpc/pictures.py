@@ -35,11 +35,11 @@ def target(info: Fields, function: str) -> Pixels:
 
 def pixels(described: Picture, role: str, function: str) -> Pixels:
     """The pixels of a picture, after the checks of the chip and of memory."""
-    word = "source picture" if role == "in" else "destination picture"
+    label = "source picture" if role == "in" else "destination picture"
     if described.address == 0:
-        raise himpi_error("vpc", "NULL_PTR", f"the {word} has no memory (picture_address 0)", "use dvpp_malloc")
+        raise himpi_error("vpc", "NULL_PTR", f"the {label} has no memory (picture_address 0)", "use dvpp_malloc")
     rules.check("vpc", role, described, resize=function == "vpc_resize", version=2)
-    return described.pixels(process().memory, role == "out", word)
+    return described.pixels(process().memory, role == "out", label)
 
 
 def like_source(info: Fields, src: Pixels, function: str) -> Pixels:
@@ -90,7 +90,7 @@ def interpolation(number: int) -> str:
         raise illegal(f"interpolation {number} is not known", "0 is bilinear, 1 is nearest")
     known = rules.row("vpc")["interpolations"]  # by the numbers of acl.media, which are one more
     if number + 1 not in known:
-        rules.insist(False, f"interpolation {number} is not among {[one - 1 for one in known if one]}")
+        rules.insist(False, f"interpolation {number} is not among {[other - 1 for other in known if other]}")
     return INTERPOLATIONS[number]
 
 

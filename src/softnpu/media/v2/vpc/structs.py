@@ -128,36 +128,25 @@ WORKSPACE = Struct(
 HISTOGRAM = Struct("histogram", histogram_y_or_r="u32[256]", histogram_u_or_g="u32[256]", histogram_v_or_b="u32[256]")
 
 
-def same_count(count: int, items: list[Any], word: str) -> None:
-    """The binding itself compares a count with the list it counts."""
-    if count != len(items):
-        raise Raise(TypeError(f"the count is {count}, the list of {word} has {len(items)} entries"))
-
-
-def read_all(struct: Struct, items: list[Any]) -> list[Any]:
-    """The values of a list of dicts."""
-    return [struct.read(item) for item in items]
-
-
-def float_rows(given: Any, key: str, rows: int, columns: int) -> list[list[float]]:
+def float_rows(dictionary: Any, key: str, rows: int, columns: int) -> list[list[float]]:
     """A list of lists of floats of exactly this size, which the binding wants."""
-    found = given.get(key) if isinstance(given, dict) else None
-    if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
+    values = dictionary.get(key) if isinstance(dictionary, dict) else None
+    if not isinstance(values, list) or not all(isinstance(row, list) for row in values):
         raise Raise(TypeError(f"{key} must be a list of lists of float"))
-    if not all(isinstance(value, float) for row in found for value in row):
+    if not all(isinstance(value, float) for row in values for value in row):
         raise Raise(TypeError(f"{key} must be a list of lists of float"))
-    if len(found) != rows or any(len(row) != columns for row in found):
+    if len(values) != rows or any(len(row) != columns for row in values):
         raise Raise(TypeError(f"{key} must have {rows} rows of {columns} values"))
-    return [list(row) for row in found]
+    return [list(row) for row in values]
 
 
-def small_int_rows(given: Any) -> list[list[int]] | None:
+def small_int_rows(kernel: Any) -> list[list[int]] | None:
     """The 5 x 5 filter of `vpc_pyrdown`, or None for the usual one."""
-    if given is None:
+    if kernel is None:
         return None
-    if not isinstance(given, list) or len(given) != 5 or not all(isinstance(row, list) for row in given):
+    if not isinstance(kernel, list) or len(kernel) != 5 or not all(isinstance(row, list) for row in kernel):
         raise Raise(TypeError("the filter must be a list of 5 lists of 5 ints from -128 to 127"))
-    values = [value for row in given for value in row]
-    if any(len(row) != 5 for row in given) or not all(isinstance(v, int) and -128 <= v <= 127 for v in values):
+    values = [value for row in kernel for value in row]
+    if any(len(row) != 5 for row in kernel) or not all(isinstance(v, int) and -128 <= v <= 127 for v in values):
         raise Raise(TypeError("the filter must be a list of 5 lists of 5 ints from -128 to 127"))
-    return [list(row) for row in given]
+    return [list(row) for row in kernel]

@@ -139,11 +139,11 @@ def remap_lut(maps: Fields, lut: Fields) -> None:
 def lut_remap(channel: VpcChannel, param: Fields, lut: Fields, ms: int) -> int:
     """`vpc_lut_remap`."""
     src, out, how = _pictures(param, "vpc_lut_remap")
-    for word, picture in (("src", src), ("dest", out)):
-        size = getattr(lut, f"{word}_pic_width"), getattr(lut, f"{word}_pic_height")
+    for side, picture in (("src", src), ("dest", out)):
+        size = getattr(lut, f"{side}_pic_width"), getattr(lut, f"{side}_pic_height")
         if size != (picture.width, picture.height):
             raise illegal(
-                f"the table is for a {word} picture of {size[0]}x{size[1]}, this one is {picture.width}x{picture.height}",
+                f"the table is for a {side} picture of {size[0]}x{size[1]}, this one is {picture.width}x{picture.height}",
                 "make a table for these sizes",
             )
     table = warp.read_lut(_table_memory(lut), out.width, out.height)
