@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 
 from softnpu.base.units import align_up
-from softnpu.runtime.arena import SLAB_LIMIT
 from softnpu.runtime.device import Device
+from softnpu.runtime.memory.atlas import SLAB_LIMIT
 from softnpu.runtime.process import process
 from torch_npu import _C, _start
 from torch_npu._errors import ErrCode, pta_error
@@ -69,7 +69,7 @@ def _map(index: int, size: int, descriptor: int) -> int:
     except MemoryError as error:
         _start._release(index, address)
         raise _failed(f"{size} bytes could not be mapped", error) from error
-    allocation = owner.atlas.find(address)
+    allocation = owner.memory.atlas.find(address)
     assert allocation is not None
     with device.arena.lock:  # a small storage holds a chunk of addresses, not of memory
         device.account(address + length - allocation.end)

@@ -7,7 +7,7 @@ counts it.
 from __future__ import annotations
 
 from softnpu.base.errors import NpuError
-from softnpu.runtime.memory import DEVICE_KINDS
+from softnpu.runtime.memory.kinds import DEVICE_KINDS
 from softnpu.runtime.process import process
 from torch_npu import _C
 from torch_npu._visible import usable

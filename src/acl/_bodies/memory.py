@@ -122,7 +122,7 @@ def mem_invalidate(ptr: int, size: int) -> None:
 
 
 def pointer_get_attributes(ptr: int) -> dict[str, Any]:
-    kind, device = process().memory.locate(ptr)
+    kind, device = process().memory.registered.locate(ptr)
     return {"location": {"id": device, "type": kind}, "page_size": 4096, "rsv": [0, 0, 0, 0]}
 
 
@@ -131,7 +131,7 @@ def host_register(ptr: int, size: int, type: int) -> int:
         raise NpuError(codes.INVALID_PARAM, f"register type {type} is not known", "use 0 (mapped)")
     owner = process()
     owner.current()
-    return owner.memory.register(ptr, size, write=type != _READ_ONLY)
+    return owner.memory.registered.register(ptr, size, write=type != _READ_ONLY)
 
 
 def host_register_v2(ptr: int, size: int, flag: int) -> None:
@@ -141,14 +141,14 @@ def host_register_v2(ptr: int, size: int, flag: int) -> None:
         )
     owner = process()
     owner.current()
-    owner.memory.register(ptr, size, write=not flag & _READ_ONLY)
+    owner.memory.registered.register(ptr, size, write=not flag & _READ_ONLY)
 
 
 def host_get_device_pointer(ptr: int, flag: int) -> int:
     if flag:
         raise NpuError(codes.INVALID_PARAM, f"flag {flag} is reserved", "pass 0")
-    return process().memory.registered_pointer(ptr)
+    return process().memory.registered.pointer(ptr)
 
 
 def host_unregister(ptr: int) -> None:
-    process().memory.unregister(ptr)
+    process().memory.registered.unregister(ptr)

@@ -16,7 +16,7 @@ from softnpu.executor.single_op import OpHandle, SingleOps, table
 from softnpu.executor.single_op_match import OpAttr, describe
 from softnpu.graph import container
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _HEAD_BYTES = container.HEADER_BYTES
 _MAX_ARGUMENTS = 1 << 20

@@ -17,10 +17,11 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.engines.base import Place, Plan, Shape
 from softnpu.graph.om import ModelInfo, TensorInfo
+from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
+    from softnpu.runtime.streams.stream import Context
 
 TOLERANCE = 64  # a buffer may be this many bytes short, as on hardware
 STATIC, PICTURE, PARAMETERS = 1, 2, 3  # aclmdlInputAippType of the inputs of dynamic AIPP
@@ -84,7 +85,7 @@ class Binder:
         return ready
 
     def _memory(self) -> Memory:
-        return self.context.device.process.memory
+        return process().memory
 
     def _check_counts(self, inputs: Given, outputs: Given) -> None:
         for word, given, wanted in (("input", inputs, self.info.inputs), ("output", outputs, self.info.outputs)):
@@ -296,8 +297,7 @@ class Binder:
         return False
 
     def _allocate(self, buffer: DataBuffer, need: int) -> None:
-        device = self.context.device
-        buffer.address = device.process.memory.allocate(device, need, 0)
+        buffer.address = self._memory().allocate(self.context.device, need, 0)
         buffer.size = need
 
     def _collect(self, ready: Ready, copies: list[Copy]) -> None:

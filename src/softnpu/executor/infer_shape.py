@@ -13,7 +13,7 @@ from softnpu.executor.engines.base import Shape
 from softnpu.executor.single_op_match import OpAttr, describe
 
 if TYPE_CHECKING:
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
 
 _LOW, _HIGH = 1, (1 << 20, 3 << 19)  # two sizes for what is unbounded: what follows from them differs
 _CHOOSING = frozenset({"NonZero", "Where", "UniqueWithCountsAndSorting", "NonMaxSuppressionV3", "NonMaxSuppressionV6"})

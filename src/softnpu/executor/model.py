@@ -15,10 +15,11 @@ from softnpu.executor.binding import PARAMETERS, PICTURE, STATIC, TOLERANCE, Bin
 from softnpu.executor.engines.base import Engine, Shape, view
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import ModelInfo, Om
+from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
+    from softnpu.runtime.streams.stream import Context
 
 __all__ = ["PARAMETERS", "PICTURE", "SHAPE_INPUT", "STATIC", "TOLERANCE", "Given", "Model"]
 _MAX_PLANS = 64
@@ -140,7 +141,7 @@ class Model:
         )
 
     def _memory(self) -> Memory:
-        return self.context.device.process.memory
+        return process().memory
 
     def _gear(self, inputs: Given) -> int | None:
         """Which gear a run uses: the one set in the dataset, else the one that stands in the shape input's memory."""

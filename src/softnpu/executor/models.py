@@ -49,7 +49,7 @@ class ModelTable(Part):
         """Count the memory that the system gives a model on the device."""
         with device.arena.lock:
             try:
-                process.memory.check_room(device, need)
+                process.memory.allocator.check_room(device, need)
             except NpuError as error:
                 raise NpuError(
                     codes.GE_MEMORY_ALLOCATION, f"the model needs {human(need)}: {error.text}", error.remedy

@@ -11,7 +11,7 @@ from softnpu.executor.model import Given, Model
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 from softnpu.runtime.process import Process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _TASK = "MODEL_EXECUTE"
 

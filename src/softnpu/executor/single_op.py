@@ -25,9 +25,8 @@ from softnpu.graph.om import Om
 from softnpu.runtime.parts import Part
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
     from softnpu.runtime.process import Process
-    from softnpu.runtime.stream import Stream
+    from softnpu.runtime.streams.stream import Context, Stream
 
 _LEVELS = 3
 

@@ -10,11 +10,11 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.engines.base import Shape
 from softnpu.executor.model import Given, Model
-from softnpu.runtime.event import Mark
+from softnpu.runtime.streams.event import Mark
 
 if TYPE_CHECKING:
     from softnpu.runtime.process import Process
-    from softnpu.runtime.stream import Stream
+    from softnpu.runtime.streams.stream import Stream
 
 _POLL_SECONDS = 0.05
 Tensors = tuple[list[TensorDesc], list[DataBuffer]]

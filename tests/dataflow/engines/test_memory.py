@@ -15,7 +15,7 @@ from softnpu.flow.bodies import function
 from softnpu.flow.memory import ARENA_SIZE, TOKENS, Arena, Atlas, lease_of, rounded
 from softnpu.flow.message import ARRAY, Message, Payload
 from softnpu.flow.register import MsgTypeRegister
-from softnpu.runtime import segment
+from softnpu.runtime.memory import segment
 
 FRAME = 1_000_000
 

@@ -15,8 +15,8 @@ from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.model import Given
 from softnpu.executor.single_op import SingleOps
 from softnpu.executor.single_op_match import OpAttr
-from softnpu.runtime.context import Context
 from softnpu.runtime.process import process
+from softnpu.runtime.streams.stream import Context
 from torch_npu._errors import ErrCode, ops_error
 from torch_npu.operators._common import _ACL_TYPES
 

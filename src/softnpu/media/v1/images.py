@@ -18,9 +18,9 @@ from softnpu.media.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
 from softnpu.media.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
-from softnpu.runtime.memory import ShortRead
+from softnpu.runtime.memory.reach import ShortRead
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 if TYPE_CHECKING:
     from softnpu.media.jpeg.header import JpegInfo

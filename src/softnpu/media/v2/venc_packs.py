@@ -12,7 +12,7 @@ from softnpu.media.v2.venc_structs import PACK
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
 
 _FRONT = 64  # packets begin inside their allocation: the program cannot free them by mistake
 

@@ -27,7 +27,7 @@ from softnpu.flow.errors import DfException
 from softnpu.flow.layout import APPLICATION
 from softnpu.flow.memory import ARENA_SIZE, Atlas, Bytes
 from softnpu.flow.plan import Plan
-from softnpu.runtime import segment
+from softnpu.runtime.memory import segment
 
 _GRACE = 1.0
 

@@ -27,7 +27,7 @@ from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.runner import Runner, place_of
 from softnpu.flow.streams import wait_while
-from softnpu.runtime.segment import Window
+from softnpu.runtime.memory.segment import Window
 
 RESTARTED, TAP = "restarted", "tap"
 _CALLS_PER_ROUND = 64

@@ -13,13 +13,10 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
 
 from softnpu.base import config
 from softnpu.base.errors import NpuError, codes
-
-if TYPE_CHECKING:
-    from softnpu.runtime.process import Process
 
 KEY_BYTES = 65
 _KEY = re.compile(r"softnpu-[0-9a-f]{32}", re.ASCII)
@@ -108,9 +105,9 @@ def load(key: str, kind: str = "") -> Offer:
     return offer
 
 
-def allow(process: Process, key: str, pids: list[int]) -> None:
+def allow(lock: RLock, key: str, pids: list[int]) -> None:
     """Add processes that may import a key."""
-    with process.lock:
+    with lock:
         offer = load(key)
         if offer.pid != os.getpid():
             raise NpuError(
