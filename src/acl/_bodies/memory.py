@@ -22,7 +22,7 @@ _MEMORY_KINDS = {
 
 def malloc(size: int, policy: int) -> int:
     owner = process()
-    return owner.memory.allocate(owner.current().device, size, policy)
+    return owner.memory.allocator.allocate(owner.registry.current().device, size, policy)
 
 
 def malloc_cached(size: int, policy: int) -> int:
@@ -31,7 +31,7 @@ def malloc_cached(size: int, policy: int) -> int:
 
 def malloc_align32(size: int, policy: int) -> int:
     owner = process()
-    return owner.memory.allocate(owner.current().device, size, policy, extra=0)
+    return owner.memory.allocator.allocate(owner.registry.current().device, size, policy, extra=0)
 
 
 def _number(value: Any) -> bool:
@@ -74,7 +74,7 @@ def malloc_for_task_scheduler(size: int, policy: int, cfg: dict[str, Any]) -> in
 def malloc_host(size: int) -> int:
     owner = process()
     owner.need_start()
-    return owner.memory.allocate_host(size)
+    return owner.memory.allocator.allocate_host(size)
 
 
 def malloc_host_with_cfg(size: int, cfg: dict[str, Any]) -> int:
@@ -85,13 +85,13 @@ def malloc_host_with_cfg(size: int, cfg: dict[str, Any]) -> int:
 def free(ptr: int) -> None:
     owner = process()
     owner.need_start()
-    owner.memory.free(ptr, ("device",), "device")
+    owner.memory.allocator.free(ptr, ("device",), "device")
 
 
 def free_host(ptr: int) -> None:
     owner = process()
     owner.need_start()
-    owner.memory.free(ptr, ("host",), "host")
+    owner.memory.allocator.free(ptr, ("host",), "host")
 
 
 def get_mem_info(attr: int) -> tuple[int, int]:
