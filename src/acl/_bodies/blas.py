@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from softnpu.executor.gemm import HALF, INT8, Product, buffers
-from softnpu.executor.single_op import table
+from softnpu.executor.single_op.gemm import HALF, INT8, Product, buffers
+from softnpu.executor.single_op.table import table
 from softnpu.runtime.process import process
 from softnpu.runtime.streams.stream import Stream
 

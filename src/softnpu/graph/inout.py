@@ -50,7 +50,7 @@ class RunInfo:
     status_check: bool = False
     engine_outputs: list[str] = field(default_factory=list)
     largest_gear: int = 0
-    single_op: Any = None  # the key of a model of one operator; whoever uses it checks it (executor/single_op_match)
+    single_op: Any = None  # the key of a model of one operator; whoever uses it checks it (executor/single_op)
     steps: list[dict[str, Any]] = field(default_factory=list)  # turns of the engine and of operators beside it
 
     def aipp_type(self, name: str) -> int:

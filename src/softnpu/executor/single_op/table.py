@@ -6,7 +6,6 @@ first asked for, unless memory checking is strict: then only loaded models count
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import INFO, WARNING, log
 from softnpu.base.tensor import DataBuffer, TensorDesc
-from softnpu.executor import single_op_match as match
-from softnpu.executor.kernels import KernelBook, Selector
 from softnpu.executor.model import Model
-from softnpu.executor.single_op_match import OpAttr, Signature
-from softnpu.executor.single_op_run import Run
+from softnpu.executor.single_op import match
+from softnpu.executor.single_op.kernels import KernelBook, Selector
+from softnpu.executor.single_op.match import OpAttr, Signature
+from softnpu.executor.single_op.run import Run
 from softnpu.graph.om import Om
 from softnpu.runtime.parts import Part
 
@@ -278,23 +277,10 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build, interface, shapes
-    from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.options import Options
-    from softnpu.compiler.singleop import to_graph
+    from softnpu.executor.single_op.compile import compile_op  # the compiler: not loaded by programs that bring models
 
-    try:
-        graph = to_graph(op)
-        info = interface.describe_model(graph, shapes.Shapes())
-        key = info.run.single_op = op.key()
-        with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
-            path = Path(folder) / "op.om"
-            build.write(graph, info, path, Options(), check=True)
-            return OpModel(Om(path.read_bytes()), key, "compiled")
-    except AtcError as error:
-        raise NpuError(
-            codes.OP_NOT_FOUND, f"the operator {op.op} cannot be run as described: {error.message}", error.solution
-        ) from error
+    data, key = compile_op(op)
+    return OpModel(Om(data), key, "compiled")
 
 
 def _not_found(asked: Any, loaded: list[dict[str, Any]], strict: bool) -> NpuError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from softnpu.base.dtypes import element_size, numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
-from softnpu.executor.single_op_match import OpAttr
+from softnpu.executor.single_op.match import OpAttr
 from softnpu.ops._layouts import cube_width, stored_shape
 
 _N, _T, _NZ = 0, 1, 2

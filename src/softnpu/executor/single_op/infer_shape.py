@@ -10,7 +10,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.compiler.errors import AtcError
 from softnpu.executor.engines.base import Shape
-from softnpu.executor.single_op_match import OpAttr, describe
+from softnpu.executor.single_op.match import OpAttr, describe
 
 if TYPE_CHECKING:
     from softnpu.runtime.memory.memory import Memory
@@ -29,7 +29,7 @@ def infer(
     attr: OpAttr | None,
 ) -> None:
     """Write types and dims into the output descriptions; an unknown dim is -1 and has a range."""
-    from softnpu.compiler.singleop import infer as infer_outputs
+    from softnpu.compiler.singleop import infer as infer_outputs  # the compiler: few programs ask for shapes
 
     descs, buffers = inputs
     if buffers and len(buffers) != len(descs):
