@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 
 class DType(IntEnum):

@@ -15,7 +15,7 @@ from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import Board, used_by_others
 from softnpu.runtime.memory.arena import Arena
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
 
 if TYPE_CHECKING:
     from softnpu.runtime.streams.failure import ExceptionInfo

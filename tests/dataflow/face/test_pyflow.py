@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow import codec
 from softnpu.flow.body import Place, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.register import MsgTypeRegister, msg_type_register
+from softnpu.flow.values import codec
+from softnpu.flow.values.register import MsgTypeRegister, msg_type_register
 
 
 class Sink:
@@ -347,7 +347,7 @@ def test_stream_input(flow) -> None:
 
 
 def test_queue_refuses(flow) -> None:
-    from softnpu.flow.udf import FlowMsgQueue
+    from softnpu.flow.functions.run_context import FlowMsgQueue
 
     line = FlowMsgQueue(Inlet([df.Tensor([1]), None]), MsgTypeRegister())
     assert line.get().numpy().tolist() == [1] and line.get() is None
@@ -444,7 +444,7 @@ def test_register() -> None:
 
 
 def test_register_is_taken_when_the_node_is_made(flow, monkeypatch) -> None:
-    from softnpu.flow import register as module
+    from softnpu.flow.values import register as module
 
     own = MsgTypeRegister()
     monkeypatch.setattr(module, "msg_type_register", own)
@@ -463,7 +463,7 @@ def test_register_is_taken_when_the_node_is_made(flow, monkeypatch) -> None:
 
 
 def test_entry_with_a_context(flow) -> None:
-    from softnpu.flow.udf import FlowMsg, MetaRunContext
+    from softnpu.flow.functions.run_context import FlowMsg, MetaRunContext
 
     @df.pyflow
     def add(a, b):

@@ -10,7 +10,7 @@ import pytest
 
 import dataflow as df
 import dataflow.data_type as dt
-from softnpu.flow import tensor as core
+from softnpu.flow.values import tensor as core
 from tests.dataflow.face.support import code_of
 
 NUMBERS = {

@@ -12,11 +12,11 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from dataflow.flow_func.flowfunc_wrapper import FlowFuncLogLevel, FlowFuncLogType
-from softnpu.flow import codec
 from softnpu.flow.body import Place, load
+from softnpu.flow.functions.run_context import MetaRunContext, PyMetaParams
 from softnpu.flow.message import EMPTY, Message
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.udf import MetaRunContext, PyMetaParams
+from softnpu.flow.values import codec
 from tests.dataflow.face.support import code_of
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnpu.flow.codec import decode_tensor, encode_tensor
 from softnpu.flow.message import ARRAY, EOS, PICKLE, PICKLED, SEG, TENSOR, Message, Payload
 from softnpu.flow.plan import CountRule, TimeRule
 from softnpu.flow.rules.batch import CountBatch, TimeBatch
+from softnpu.flow.values.codec import decode_tensor, encode_tensor
 
 
 def _tensor(value: Any, trans_id: int = 0, span: tuple[int, int] = (0, 0), flags: int = 0) -> Message:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from softnpu.flow import deploy, log, numa, options
+from softnpu.flow import log
+from softnpu.flow.application import options
+from softnpu.flow.drawing.function_config import function_config
 from softnpu.flow.errors import DfException
-from softnpu.flow.function_config import function_config
 from softnpu.flow.plan import BodySpec, Device, Function, Node, Plan, Port
+from softnpu.flow.planning import deploy, numa
 
 
 def _file(folder: Path, content: Any, name: str = "file.json") -> str:

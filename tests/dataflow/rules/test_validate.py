@@ -9,7 +9,7 @@ import pytest
 
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import AlignRule, BodySpec, CountRule, Function, Node, Plan, Port, TimeRule
-from softnpu.flow.validate import check
+from softnpu.flow.planning.validate import check
 
 
 def _node(name: str, inputs: int = 1, outputs: int = 1, **more: Any) -> Node:

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 import torch_npu  # noqa: F401
 from torch import nn
 
-from softnpu.flow import codec, codes, dtypes, torch_door
-from softnpu.flow.decorate import method
+from softnpu.flow import codes
+from softnpu.flow.drawing.decorate import method
+from softnpu.flow.drawing.npu_model import npu_model
+from softnpu.flow.functions.running import get_running_device_id
 from softnpu.flow.message import EOS, LOCAL, TORCH_TENSOR, Message
-from softnpu.flow.npu_model import npu_model
-from softnpu.flow.register import msg_type_register
-from softnpu.flow.running import get_running_device_id
-from softnpu.flow.tensor import TensorDesc
+from softnpu.flow.values import codec, dtypes, torch_door
+from softnpu.flow.values.register import msg_type_register
+from softnpu.flow.values.tensor import TensorDesc
 from tests.torch.dataflow.runs import Sink, call, started
 
 ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
@@ -106,7 +107,7 @@ def test_result_counts_and_node() -> None:
 # ---- level 1 ------------------------------------------------------------------------------------------------------------------
 
 
-def test_seed_000_functions_and_modules_give_what_torch_gives() -> None:
+def test_functions_and_modules_of_the_npu_model_page_give_what_torch_gives() -> None:
     @npu_model(optimize_level=1)
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -13,9 +13,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from softnpu.compiler import build, engine_check
+from softnpu.compiler import build
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.options import Options
+from softnpu.compiler.lowering import engine_check
+from softnpu.compiler.options.rows import Options
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place
 from softnpu.graph.om import Om

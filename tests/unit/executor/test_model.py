@@ -14,7 +14,7 @@ from softnpu.base.errors import NpuError
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.base.trace import Span, bus
 from softnpu.compiler import build
-from softnpu.compiler.options import Options
+from softnpu.compiler.options.rows import Options
 from softnpu.executor import model as rooms
 from softnpu.executor.model import TOLERANCE, Given, Model
 from softnpu.graph.om import Om

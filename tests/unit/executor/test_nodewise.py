@@ -14,8 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun
-from softnpu.compiler import build, options, shapes
-from softnpu.compiler.infer import infer_node
+from softnpu.compiler import build
+from softnpu.compiler.interface import shapes
+from softnpu.compiler.lowering.infer import infer_node
+from softnpu.compiler.options import checks
+from softnpu.compiler.options.rows import parse
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place, view
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine
@@ -126,8 +129,8 @@ MODELS = [convolutions, attention, several_outputs, bodies, half]
 
 def convert(model: Onnx, outputs: str, *more: str) -> Om:
     model.save(Path("m.onnx"), outputs)
-    made = options.parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
-    options.check(made)
+    made = parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
+    checks.check(made)
     (path,) = build.build(made).files
     return Om.open(path)
 
@@ -184,7 +187,7 @@ def host_model() -> Om:
         last = node.output
     graph.outputs.append(Output(last, "y"))
     info = build.describe_model(graph, shapes.Shapes())
-    made = options.parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
+    made = parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
     build.write(graph, info, Path("host.om"), made, check=True)
     return Om.open(Path("host.om"))
 

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.compiler import build, interface, shapes
+from softnpu.compiler import build
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.options import Options
-from softnpu.compiler.singleop import to_graph
+from softnpu.compiler.interface import model_info, shapes
+from softnpu.compiler.options.rows import Options
+from softnpu.compiler.single_op.graph import to_graph
 
 
 def compile_op(op: Any) -> tuple[bytes, dict[str, Any]]:
     """The model of an operator as the content of an `.om` file, and its key."""
     try:
         graph = to_graph(op)
-        info = interface.describe_model(graph, shapes.Shapes())
+        info = model_info.describe_model(graph, shapes.Shapes())
         key = info.run.single_op = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"

@@ -9,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.flow import codec, codes, dtypes, log
+from softnpu.executor import choose
+from softnpu.executor.engines.base import Place as Spot
+from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import source_of
 from softnpu.flow.body import Inlet, Outlet, Place
 from softnpu.flow.message import ARRAY, LOCAL, TENSOR, TENSOR_DATA, TORCH_TENSOR, Message
-from softnpu.flow.tensor import Tensor, allocate
+from softnpu.flow.values import codec, dtypes, torch_door
+from softnpu.flow.values.tensor import Tensor, allocate
+from softnpu.graph.aipp import PARAMETERS
+from softnpu.graph.inout import SHAPE_INPUT
+from softnpu.graph.om import Om
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -41,11 +47,6 @@ class Runner:
     """A loaded model: arrays in, arrays out. The engine reads and writes the arrays' own memory."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        from softnpu.executor import choose
-        from softnpu.graph.aipp import PARAMETERS
-        from softnpu.graph.inout import SHAPE_INPUT
-        from softnpu.graph.om import Om
-
         self.name = str(data["name"])
         source = Om.open(Path(data["path"])) if "path" in data else Om(data["om"])
         info = self._info = source.info()
@@ -71,8 +72,6 @@ class Runner:
 
     def run(self, given: Sequence[Array]) -> list[Array]:
         """One run; Refused says what is wrong with the inputs."""
-        from softnpu.executor.engines.base import Place as Spot
-
         arrays = self._arranged(given)
         gear = self._gear(arrays)
         inputs = [
@@ -187,8 +186,6 @@ def array_of(message: Message) -> Array:
     if payload.form in (TENSOR, ARRAY):
         return codec.decode_tensor(message)
     if message.msg_type == TORCH_TENSOR:
-        from softnpu.flow import torch_door
-
         return torch_door.as_array(message)
     value = payload.value
     if payload.form == LOCAL and isinstance(value, Tensor):

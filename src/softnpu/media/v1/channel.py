@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
-from softnpu.media import csc, rules
+from softnpu.media import rules
+from softnpu.media.pixels import csc
 from softnpu.runtime.device import Device
 from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
@@ -84,14 +85,14 @@ class ChannelDesc:
     @property
     def channel(self) -> Channel | None:
         """The open channel; one that went with its device is none."""
-        found = self._channel
-        return found if found is not None and found.alive else None
+        channel = self._channel
+        return channel if channel is not None and channel.alive else None
 
     @property
     def id(self) -> int:
         """The number of the channel, 0 while there is none."""
-        found = self.channel
-        return found.id if found is not None else 0
+        channel = self.channel
+        return channel.id if channel is not None else 0
 
     def set_mode(self, mode: int) -> None:
         """Choose the engines by their bits."""

@@ -23,7 +23,7 @@ Callback = Callable[[int, int, Any], object]
 class VideoChannelDesc(Generic[ChannelT]):
     """What a program sets before it creates a channel, and the channel once it is open."""
 
-    word: ClassVar[str]
+    engine: ClassVar[str]
     choices: ClassVar[dict[str, range]]  # fields that have few values
 
     callback: Callback | None = None
@@ -36,7 +36,7 @@ class VideoChannelDesc(Generic[ChannelT]):
         if choices is not None and value not in choices:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"{name} {value} of a {self.word} channel is not known",
+                f"{name} {value} of a {self.engine} channel is not known",
                 f"use 0 to {choices.stop - 1}",
             )
         setattr(self, name, value)
@@ -46,7 +46,7 @@ class VideoChannelDesc(Generic[ChannelT]):
         if self.channel is None:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"the description has no open {self.word} channel",
+                f"the description has no open {self.engine} channel",
                 "create the channel first, and use it no more once it is destroyed",
             )
         return self.channel
@@ -59,22 +59,22 @@ class VideoChannelDesc(Generic[ChannelT]):
             if self.channel is not None and self.channel.alive:
                 raise NpuError(
                     codes.INVALID_PARAM,
-                    f"the description has {self.word} channel {self.channel.number} already",
+                    f"the description has {self.engine} channel {self.channel.number} already",
                     "create a channel once per description",
                 )
-            taken = book.taken(self.word, device)
+            taken = book.taken(self.engine, device)
             if number is None:
                 number = next((index for index in range(count) if index not in taken), count)
             if number in taken or number >= count:
                 what = "is in use" if number in taken else "does not exist"
                 raise NpuError(
                     codes.INVALID_PARAM,
-                    f"{self.word} channel {number} of device {device.index} {what}",
+                    f"{self.engine} channel {number} of device {device.index} {what}",
                     f"ids go from 0 to {count - 1}; destroy channels that are no longer needed",
                 )
             channel = make(number)
             with book.lock:
-                self.channel = book.channels[self.word, device.index, number] = channel
+                self.channel = book.channels[self.engine, device.index, number] = channel
 
     def destroy(self) -> None:
         """Let everything that was sent come back, and close the channel."""
@@ -93,7 +93,7 @@ class VideoChannelDesc(Generic[ChannelT]):
         if self.channel is not None and self.channel.alive:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"{self.word} channel {self.channel.number} of this description is open",
+                f"{self.engine} channel {self.channel.number} of this description is open",
                 "destroy the channel first",
             )
 
@@ -113,19 +113,19 @@ class ChannelBook(Part):
     def of(cls, owner: Process) -> ChannelBook:
         return cls(owner)
 
-    def taken(self, word: str, device: Device) -> set[int]:
+    def taken(self, engine: str, device: Device) -> set[int]:
         """The numbers of an engine of a device that are in use."""
         with self.lock:
             return {
                 number
                 for (kind, home, number), channel in self.channels.items()
-                if (kind, home) == (word, device.index) and channel.alive
+                if (kind, home) == (engine, device.index) and channel.alive
             }
 
     def forget(self, channel: VideoChannel) -> None:
         """Give the number of a channel back."""
         with self.lock:
-            key = (channel.word, channel.device.index, channel.number)
+            key = (channel.engine, channel.device.index, channel.number)
             if self.channels.get(key) is channel:
                 del self.channels[key]
 
