@@ -42,7 +42,7 @@ class DType(IntEnum):
     __repr__ = int.__repr__
 
 
-class Format(IntEnum):
+class TensorFormat(IntEnum):
     """aclFormat, as far as anything here depends on it."""
 
     NCHW = 0
@@ -58,7 +58,7 @@ class Format(IntEnum):
     __repr__ = int.__repr__
 
 
-FORMAT_NAMES = {int(format): format.name for format in Format}
+FORMAT_NAMES = {int(format): format.name for format in TensorFormat}
 _UNLISTED_BYTES = 8  # what the published binding answers for a value it does not know
 
 

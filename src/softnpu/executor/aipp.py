@@ -14,12 +14,13 @@ import numpy as np
 
 from softnpu.base.aipp import FORMATS, MAX_FACTOR, MAX_PADDING, MAX_SIDE, YUV400, YUV420SP, AippParams, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack
+from softnpu.base.dtypes import TensorFormat
 from softnpu.base.errors import NpuError, codes
 from softnpu.ops import OpError
 from softnpu.ops.image.aipp_dynamic import apply as _apply
 
 Array = np.ndarray[Any, Any]
-NHWC = 1
+NHWC = TensorFormat.NHWC
 _DYNAMIC_FORMATS = (1, 2, 3, 4)  # what the chips accept for dynamic AIPP
 _KNOWN_FORMATS = range(1, 15)  # aclAippInputFormat, RAW among them
 _MATRIX_LOW, _MATRIX_HIGH = -32677, 32676  # as the manual prints them

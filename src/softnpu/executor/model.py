@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from softnpu.base.dtypes import DType
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.trace import Span, bus
 from softnpu.executor import choose, instrument
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARAMETERS", "PICTURE", "SHAPE_INPUT", "STATIC", "TOLERANCE", "Given", "Model"]
 _MAX_PLANS = 64
-_FLOATS = frozenset({0, 1, 11})
+_FLOATS = frozenset({DType.FLOAT, DType.FLOAT16, DType.DOUBLE})
 
 
 class Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from softnpu.base.dtypes import DType
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.config import ExecConfig
@@ -160,7 +161,7 @@ def _choose(process: Process, model: Model, dataset: Dataset, index: int, values
             f"input {index} ({SHAPE_INPUT}) needs {need} bytes, its buffer has {buffer.size}",
             "allocate acl.mdl.get_input_size_by_index bytes for it",
         )
-    width = 8 if buffer.size >= 8 * len(values) and model.info.inputs[index].dtype == 9 else 4
+    width = 8 if buffer.size >= 8 * len(values) and model.info.inputs[index].dtype == DType.INT64 else 4
     process.memory.store(buffer.address, b"".join(value.to_bytes(width, "little") for value in values))
     gear = info.gears.index(values)
     dataset.gears[model.id] = gear

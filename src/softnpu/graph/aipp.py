@@ -14,7 +14,7 @@ from typing import Any
 
 from softnpu.base.aipp import FORMATS, YUV400, YUV420SP, AippParams, Format, csc_defaults, half, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack, unpack
-from softnpu.base.dtypes import element_size
+from softnpu.base.dtypes import DType, TensorFormat, element_size
 from softnpu.graph.ir import Graph, Node, Shape
 
 __all__ = [
@@ -26,7 +26,7 @@ STATIC, DYNAMIC = "Aipp", "AippDynamic"
 PARAMETERS = (
     "ascend_dynamic_aipp_data"  # of the first parameter input; further ones have the AIPP node's name behind it
 )
-UINT8, NHWC = 4, 1
+UINT8, NHWC = DType.UINT8, TensorFormat.NHWC
 _SHOWN_CHANNELS = {4: 1, 2: 4, 7: 4, 10: 4}  # all others show three
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, from_numpy, numpy_name
+from softnpu.base.dtypes import TensorFormat, element_size, from_numpy, numpy_name
 
 Shape = tuple[int, ...]  # -1 is a dim that is not known
-ND = 2
+ND = TensorFormat.ND
 GIVEN = frozenset({"Data", "AippData", "Const"})  # what a graph starts from
 NO_WORK = GIVEN | {"NetOutput"}  # nodes that compute nothing
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from softnpu.base.dtypes import DType
 from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.attrs import list_attr, tensor_desc, to_attr
 from softnpu.graph.inout import ModelInfo, inout_bytes
@@ -15,7 +16,7 @@ from softnpu.graph.model_def import MODEL, TENSOR_DESC
 from softnpu.graph.program import PROGRAM, Program, Weights, kernel_item, program_bytes
 from softnpu.graph.wire import encode
 
-STRING = 13
+STRING = DType.STRING
 Describe = Callable[
     [int, "Shape | None", int], Any
 ]  # dtype, shape, format → a TensorDescriptor, as dictionary or as bytes

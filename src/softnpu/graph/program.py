@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from softnpu.base.dtypes import to_onnx
+from softnpu.base.dtypes import DType, to_onnx
 from softnpu.graph.inout import damaged
 from softnpu.graph.ir import Constant
 from softnpu.graph.onnx_def import GRAPH, RAW_MODEL, TENSOR, tensor_bytes
@@ -62,7 +62,7 @@ class Program:
 def program_bytes(program: Program, weights: Weights) -> bytes:
     small, large = [], []
     for name, constant in program.constants.items():
-        if constant.dtype == 13:
+        if constant.dtype == DType.STRING:
             small.append({**decode(TENSOR, constant.data), "name": name})
         elif len(constant.data) <= INLINE_BYTES or constant.dtype >= 1000:
             small.append(

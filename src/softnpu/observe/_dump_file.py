@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import FORMAT_NAMES, element_size, to_ge
+from softnpu.base.dtypes import FORMAT_NAMES, DType, TensorFormat, element_size, to_ge
 from softnpu.base.watch import NodeRun, Seen
 from softnpu.graph.wire import Message, encode
 from softnpu.spec._generated.dtypes import DTYPES
@@ -23,7 +23,7 @@ from softnpu.spec._generated.dtypes import DTYPES
 VERSION = "2.0"
 NAME_LIMIT = 255  # bytes of a file name
 _UNSAFE = str.maketrans(dict.fromkeys("./\\ ", "_"))
-_BF16, _UINT8, _ND = 27, 4, 2
+_BF16, _UINT8, _ND = DType.BF16, DType.UINT8, TensorFormat.ND
 _HEAD_TEXT = 96  # characters that a shortened name keeps
 
 _SHAPE = Message("Shape").add(dim=(1, "uint64", True))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from softnpu.base.dtypes import FORMAT_NAMES, from_ge
+from softnpu.base.dtypes import FORMAT_NAMES, TensorFormat, from_ge
 from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.om import Om, StoredProgram, attr_value, damaged
 from softnpu.graph.onnx_def import GRAPH
 from softnpu.graph.wire import WireError, decode
 
-ND = 2
+ND = TensorFormat.ND
 _FORMATS = {word: number for number, word in FORMAT_NAMES.items()}
 
 

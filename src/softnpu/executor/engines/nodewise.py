@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, from_onnx, numpy_name, to_onnx
+from softnpu.base.dtypes import DType, element_size, from_onnx, numpy_name, to_onnx
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun, Seen, Watcher, show
@@ -38,7 +38,7 @@ _ELEMENTS = {
     "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4e2m1": 23,
 }  # fmt: skip
 _OUTER = {"seq": "sequence_type", "optional": "optional_type"}
-_STRING = 13
+_STRING = DType.STRING
 
 
 class Subject(Protocol):

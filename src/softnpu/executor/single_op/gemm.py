@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softnpu.base.dtypes import element_size, numpy_name
+from softnpu.base.dtypes import DType, TensorFormat, element_size, numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.single_op.match import OpAttr
 from softnpu.ops.common.private_formats import cube_width, stored_shape
 
 _N, _T, _NZ = 0, 1, 2
-_ND, _FRACTAL_NZ = 2, 29
-_FLOAT, _HALF, _INT8, _INT32 = 0, 1, 2, 3
+_ND, _FRACTAL_NZ = TensorFormat.ND, TensorFormat.FRACTAL_NZ
+_FLOAT, _HALF, _INT8, _INT32 = DType.FLOAT, DType.FLOAT16, DType.INT8, DType.INT32
 _TYPES = ((_HALF, _HALF, _HALF), (_HALF, _HALF, _FLOAT), (_INT8, _INT8, _FLOAT), (_INT8, _INT8, _INT32))
 HALF, INT8 = _TYPES[0], _TYPES[3]
 
