@@ -20,7 +20,7 @@ _TASK = "MODEL_EXECUTE"
 def sizes(source: Om) -> tuple[int, int]:
     """Work and weight memory that a model needs."""
     info = source.info()
-    if any(one.ranges for one in info.inputs):
+    if any(tensor.ranges for tensor in info.inputs):
         raise NpuError(
             codes.API_NOT_SUPPORT,
             "a model with a shape range has no fixed memory size",
@@ -31,8 +31,10 @@ def sizes(source: Om) -> tuple[int, int]:
 
 def _given(process: Process, dataset: Dataset, number: int = 0) -> Given:
     handles = process.handles
-    buffers: list[DataBuffer] = [handles.get("data_buffer", one) for one in dataset.buffers]
-    descs: dict[int, TensorDesc] = {index: handles.get("tensor_desc", one) for index, one in dataset.descs.items()}
+    buffers: list[DataBuffer] = [handles.get("data_buffer", handle) for handle in dataset.buffers]
+    descs: dict[int, TensorDesc] = {
+        index: handles.get("tensor_desc", handle) for index, handle in dataset.descs.items()
+    }
     return Given(buffers, descs, dataset.gears.get(number))
 
 
@@ -104,10 +106,10 @@ def set_gear(process: Process, model: Model, dataset: Dataset, index: int, kind:
             codes.INVALID_PARAM, f"a size of {values} is not possible", "use one of the sizes the model was built for"
         )
     if model.info.gear_kind != kind:
-        word = {"batch": "batch sizes", "hw": "resolutions", "dims": "dims"}[kind]
+        choices = {"batch": "batch sizes", "hw": "resolutions", "dims": "dims"}[kind]
         raise NpuError(
             codes.INVALID_PARAM if not model.info.gears else codes.GE_DYNAMIC_BATCH_SIZE_INVALID,
-            f"model {model.id} was not built for several {word}",
+            f"model {model.id} was not built for several {choices}",
             f"convert it with --dynamic_{ {'batch': 'batch_size', 'hw': 'image_size', 'dims': 'dims'}[kind] }",
         )
     _choose(process, model, dataset, index, values)

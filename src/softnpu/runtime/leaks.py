@@ -36,16 +36,16 @@ def find(memory: Memory, handles: HandleTable, parts: Parts, device: Device | No
     return [f"{human(sum(allocation.size for allocation in leaked))} in {plural(len(leaked), 'allocation')}", *lines]
 
 
-def report(leaks: list[str], place: str, traced: bool) -> None:
+def report(leaks: list[str], occasion: str, traced: bool) -> None:
     """Tell what `find` found, if anything; `traced` when it names the lines that allocated."""
     if not leaks:
         return
     head, *lines = leaks
     for line in leaks:
-        log.log().write(log.WARNING, f"leak at {place}: {line}", "RUNTIME", "leaks")
+        log.log().write(log.WARNING, f"leak at {occasion}: {line}", "RUNTIME", "leaks")
     shown = [f"  {line}" for line in lines[:_SHOWN]]
     if len(lines) > _SHOWN:
         shown.append(f"  … and {len(lines) - _SHOWN} more")
     if not traced:
         shown.append("  (SOFTNPU_CHECK=leaks,trace names the lines that allocated them)")
-    os.write(2, "\n".join([f"softnpu: leaks at {place}: {head}", *shown, ""]).encode())
+    os.write(2, "\n".join([f"softnpu: leaks at {occasion}: {head}", *shown, ""]).encode())

@@ -188,8 +188,8 @@ class Process:
             return []
         return leaks.find(self.memory, self.handles, self.parts, device)
 
-    def _report(self, leaked: list[str], place: str) -> None:
-        leaks.report(leaked, place, traced="trace" in self.settings.checks)
+    def _report(self, leaked: list[str], occasion: str) -> None:
+        leaks.report(leaked, occasion, traced="trace" in self.settings.checks)
 
     def _sweep(self) -> None:
         for part in self.parts.all():

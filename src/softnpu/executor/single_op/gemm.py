@@ -29,10 +29,10 @@ class Product:
 
     def check(self, compute: int, leading: tuple[int, ...] = ()) -> None:
         """Raise for what the manual does not allow; leading dimensions are -1 or those of a matrix without gaps."""
-        for word, trans, allowed in zip("abc", self.trans, ((_N, _T, _NZ), (_N, _T, _NZ), (_N, _NZ)), strict=True):
+        for matrix, trans, allowed in zip("abc", self.trans, ((_N, _T, _NZ), (_N, _T, _NZ), (_N, _NZ)), strict=True):
             if trans not in allowed:
                 raise _invalid(
-                    f"trans_{word} is {trans}", f"use one of {allowed} (0 as it is, 1 transposed, 2 NZ blocks)"
+                    f"trans_{matrix} is {trans}", f"use one of {allowed} (0 as it is, 1 transposed, 2 NZ blocks)"
                 )
         if min(self.m, self.n, self.k) <= 0:
             raise _invalid(f"m, n, k are {self.m}, {self.n}, {self.k}", "all of them must be positive")
@@ -43,10 +43,10 @@ class Product:
             )
         if compute != 0:
             raise _invalid(f"the computation type is {compute}", "only 0 (high precision) is possible")
-        for given, natural in zip(leading, self._natural(), strict=False):
-            if given not in (-1, natural):
+        for dimension, natural in zip(leading, self._natural(), strict=False):
+            if dimension not in (-1, natural):
                 raise _invalid(
-                    f"a leading dimension is {given}",
+                    f"a leading dimension is {dimension}",
                     f"pass -1 (or {natural}, the size of a row); gaps between rows are not possible",
                 )
 

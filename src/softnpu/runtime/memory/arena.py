@@ -223,8 +223,8 @@ class Arena:
         block = self.atlas.chunks.get(number)
         if isinstance(block, Run) and block.allocation.live and block.base == number << CHUNK_SHIFT:
             return block.chunks
-        if isinstance(block, Slab) and any(one is not None and one.live for one in block.slots):
-            dead = [index for index, one in enumerate(block.slots) if one is None or not one.live]
+        if isinstance(block, Slab) and any(allocation is not None and allocation.live for allocation in block.slots):
+            dead = [index for index, allocation in enumerate(block.slots) if allocation is None or not allocation.live]
             block.fresh, block.live, block.free = len(block.slots), len(block.slots) - len(dead), deque(dead)
             pool = block.pool = self._pools[block.slot]
             pool.slabs += 1

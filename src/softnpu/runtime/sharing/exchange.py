@@ -135,7 +135,7 @@ def close_memory(process: Process, key: str) -> None:
         )
     path = offers.record(key)
     path.unlink(missing_ok=True)
-    others = [one for one in process.memory.allocator.exported.pop(exported.address, []) if one != path]
+    others = [other for other in process.memory.allocator.exported.pop(exported.address, []) if other != path]
     if others and exported.live:
         process.memory.allocator.exported[exported.address] = others
 

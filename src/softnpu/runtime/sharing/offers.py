@@ -77,9 +77,15 @@ class Offer:
 
     def sound(self) -> bool:
         """Whether every field holds what it should: a file is not trusted because of its name."""
-        numbers = [self.pid, self.size, self.offset, *self.allowed, *(one for pair in self.descriptors for one in pair)]
+        numbers = [
+            self.pid,
+            self.size,
+            self.offset,
+            *self.allowed,
+            *(number for pair in self.descriptors for number in pair),
+        ]
         return (
-            all(type(one) is int and one >= 0 for one in numbers)
+            all(type(number) is int and number >= 0 for number in numbers)
             and all(len(pair) == 2 for pair in self.descriptors)
             and len(self.descriptors) >= 1
             and self.pid > 0

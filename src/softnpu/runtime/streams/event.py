@@ -182,9 +182,9 @@ class Cell:
 class SharedCell(Cell):
     """A flag in a word of shared memory, seen by several processes; waiting polls, since no lock is shared."""
 
-    def __init__(self, word: memoryview) -> None:
+    def __init__(self, cell: memoryview) -> None:
         super().__init__()
-        self._word = word
+        self._word = cell
 
     def is_set(self) -> bool:
         return bool(self._word[0])

@@ -152,39 +152,39 @@ class ReportBook:
                     f"stream {stream.id} is subscribed already, by thread {stream.subscription.thread_id}",
                     "a stream has one callback thread; unsubscribe_report first",
                 )
-            found = self._by_thread.get(thread_id)
-            if found is None:
+            subscription = self._by_thread.get(thread_id)
+            if subscription is None:
                 if len(self._by_thread) >= MAX_THREADS:
                     raise NpuError(
                         codes.RT_OVER_LIMIT,
                         f"{MAX_THREADS} threads are subscribed for callbacks already",
                         "let one thread serve several streams",
                     )
-                found = self._by_thread[thread_id] = Subscription(self, thread_id)
-            elif found.over():
-                found.thread = _thread_of(thread_id)
-            found.streams.add(stream)
-            stream.subscription = found
+                subscription = self._by_thread[thread_id] = Subscription(self, thread_id)
+            elif subscription.over():
+                subscription.thread = _thread_of(thread_id)
+            subscription.streams.add(stream)
+            stream.subscription = subscription
 
     def unsubscribe(self, thread_id: int, stream: Source) -> None:
         """Undo `subscribe`."""
         with self._lock:
-            found = stream.subscription
-            if found is None or found.thread_id != thread_id:
+            subscription = stream.subscription
+            if subscription is None or subscription.thread_id != thread_id:
                 raise NpuError(
                     codes.RT_THREAD_SUBSCRIBE,
                     f"thread {thread_id} is not subscribed to stream {stream.id}",
                     "pass the thread id that subscribe_report was called with",
                 )
-        found.leave(stream)
+        subscription.leave(stream)
 
     def process(self, timeout: float | None) -> None:
         """`process_report` for the calling thread."""
-        found = self._by_thread.get(threading.get_ident())
-        if found is None:
+        subscription = self._by_thread.get(threading.get_ident())
+        if subscription is None:
             time.sleep(_UNSUBSCRIBED_SECONDS)  # the guide's threads ask in a loop before they are subscribed
             raise not_subscribed(threading.get_ident())
-        found.process(timeout)
+        subscription.process(timeout)
 
     def forget(self, subscription: Subscription) -> None:
         """A subscription without streams ends."""

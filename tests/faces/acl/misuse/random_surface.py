@@ -311,7 +311,7 @@ def worker(rows, weights, calls, seed):
 
 def watchman(stop):
     while not stop.wait(0.02):
-        for stream in [stream for device in list(process().devices) for stream in device.streams()]:
+        for stream in [stream for device in list(process().devices) for stream in process().registry.streams(device)]:
             stream.abort()
 
 
