@@ -62,16 +62,18 @@ FORMAT_NAMES = {int(format): format.name for format in TensorFormat}
 _UNLISTED_BYTES = 8  # what the published binding answers for a value it does not know
 
 
+_SIZES = {number: size for number, (_, size, _) in DTYPES.items() if size is not None}
+_NUMPY_NAMES = {number: numpy_type for number, (_, _, numpy_type) in DTYPES.items()}
+
+
 def element_size(data_type: int) -> int:
     """Bytes per element of an aclDataType."""
-    row = DTYPES.get(data_type)
-    return _UNLISTED_BYTES if row is None or row[1] is None else row[1]
+    return _SIZES.get(data_type, _UNLISTED_BYTES)
 
 
 def numpy_name(data_type: int) -> str:
     """The NumPy type of an aclDataType, or "" where NumPy has none."""
-    row = DTYPES.get(data_type)
-    return row[2] if row is not None else ""
+    return _NUMPY_NAMES.get(data_type, "")
 
 
 # Numbers of the same type elsewhere: aclDataType → ONNX's TensorProto.DataType, and → DataType of ge.proto (in `.om` files).
@@ -113,7 +115,7 @@ def from_ge(number: int) -> int:
     return _FROM_GE.get(number, UNDEFINED)
 
 
-_FROM_NUMPY = {row[2]: data_type for data_type, row in DTYPES.items() if row[2]}
+_FROM_NUMPY = {name: data_type for data_type, name in _NUMPY_NAMES.items() if name}
 
 
 def from_numpy(name: str) -> int:

@@ -155,7 +155,7 @@ def _measure(path: Path) -> str:
 def _key(program: StoredProgram) -> str:
     """What a measurement holds for: the program, the machine, the engines."""
     digest = hashlib.sha256(program.graph)
-    digest.update(repr(program.weights).encode())
+    digest.update(repr([tuple(weight) for weight in program.weights]).encode())
     versions = [importlib.metadata.version(name) for name in ("onnxruntime", "openvino")]
     digest.update(
         repr((versions, config.compute_threads(), os.cpu_count(), platform.processor(), os.uname().nodename)).encode()

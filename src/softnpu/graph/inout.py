@@ -9,6 +9,8 @@ from typing import Any
 
 from softnpu.base.errors import NpuError, codes
 
+# Records of the partition.
+INPUTS, OUTPUTS, BATCHES, RESOLUTIONS, DIMS, GEAR_OUTPUTS = range(6)
 SHAPE_INPUT = "ascend_mbatch_shape_data"  # the input that takes the gear of a run
 
 
@@ -89,18 +91,20 @@ def _record(kind: int, value: bytes) -> bytes:
 
 
 def inout_bytes(info: ModelInfo) -> bytes:
-    parts = [_record(0, _descriptions(info.inputs)), _record(1, _descriptions(info.outputs))]
+    parts = [_record(INPUTS, _descriptions(info.inputs)), _record(OUTPUTS, _descriptions(info.outputs))]
     if info.gear_kind == "batch":
         flat = [gear[0] for gear in info.gears]
-        parts.append(_record(2, struct.pack(f"<I{len(flat)}Q", len(flat), *flat)))
+        parts.append(_record(BATCHES, struct.pack(f"<I{len(flat)}Q", len(flat), *flat)))
     elif info.gear_kind:
         lengths = [len(gear) for gear in info.gears]
         flat = [number for gear in info.gears for number in gear]
         value = struct.pack(f"<I{len(lengths)}I{len(flat)}Q", len(lengths), *lengths, *flat)
-        parts.append(_record(3 if info.gear_kind == "hw" else 4, value))
+        parts.append(_record(RESOLUTIONS if info.gear_kind == "hw" else DIMS, value))
     if info.gear_outputs:
         words = [json.dumps(outputs, separators=(",", ":")).encode() for outputs in info.gear_outputs]
-        parts.append(_record(5, struct.pack(f"<I{len(words)}I", len(words), *map(len, words)) + b"".join(words)))
+        parts.append(
+            _record(GEAR_OUTPUTS, struct.pack(f"<I{len(words)}I", len(words), *map(len, words)) + b"".join(words))
+        )
     return b"".join(parts)
 
 

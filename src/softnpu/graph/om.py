@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.graph import container, digest, runtime_info
+from softnpu.graph import container, digest, inout, runtime_info
 from softnpu.graph.attrs import attr_value
 from softnpu.graph.inout import Cursor, ModelInfo, TensorInfo, damaged, read_descriptions
 from softnpu.graph.model_def import MODEL
@@ -123,17 +123,17 @@ class Om:
 
     def _take_record(self, info: ModelInfo, kind: int, data: memoryview) -> None:
         cursor = Cursor(data)
-        if kind == 0:
+        if kind == inout.INPUTS:
             info.inputs = read_descriptions(data)
-        elif kind == 1:
+        elif kind == inout.OUTPUTS:
             info.outputs = read_descriptions(data)
-        elif kind == 2:
+        elif kind == inout.BATCHES:
             (count,) = cursor.take("I")
             info.gear_kind = "batch"
             info.gears = [[batch] for batch in cursor.numbers(8 * count, "Q")]
-        elif kind in (3, 4):
+        elif kind in (inout.RESOLUTIONS, inout.DIMS):
             (count,) = cursor.take("I")
-            info.gear_kind = "hw" if kind == 3 else "dims"
+            info.gear_kind = "hw" if kind == inout.RESOLUTIONS else "dims"
             info.gears = [cursor.numbers(8 * length, "Q") for length in cursor.numbers(4 * count, "I")]
 
     def kernels(self) -> dict[str, memoryview]:

@@ -9,7 +9,7 @@ import json
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from softnpu.base.dtypes import DType, to_onnx
 from softnpu.graph.inout import damaged
@@ -106,13 +106,23 @@ def kernel_item(name: str, binary: bytes) -> list[bytes]:
     return [struct.pack("<III", KERNEL_MAGIC, len(label), len(binary)), label, binary]
 
 
+class StoredWeight(NamedTuple):
+    """A large weight, which lies outside of the messages."""
+
+    name: str
+    onnx_type: int
+    dims: list[int]
+    offset: int  # in the partition of the weights
+    size: int  # bytes
+
+
 @dataclass
 class StoredProgram:
     """A program as it stands in the file: ONNX messages, and the weights that lie outside of them."""
 
     model: memoryview  # ModelProto without its graph
     graph: memoryview  # GraphProto without its large weights
-    weights: list[tuple[str, int, list[int], int, int]]  # name, ONNX type, dims, place, bytes
+    weights: list[StoredWeight]
 
     def onnx(self, location: str, base: int) -> bytes:
         """The whole ModelProto, its large weights named as places of a file."""
@@ -146,7 +156,7 @@ class StoredProgram:
         return bytes(self.model) + sized_field(7, b"".join(parts))
 
 
-def check_weights(rows: Iterable[tuple[str, int, list[int], int, int]], available: int) -> None:
+def check_weights(rows: Iterable[StoredWeight], available: int) -> None:
     """Raise unless every weight lies inside the partition and has the size its dims say."""
     for name, dtype, dims, offset, size in rows:
         try:
@@ -169,7 +179,7 @@ def stored(data: memoryview) -> StoredProgram:
     try:
         table = json.loads(bytes(data[graph:]))
         rows = [
-            (str(name), int(dtype), [int(dim) for dim in dims], int(offset), int(size))
+            StoredWeight(str(name), int(dtype), [int(dim) for dim in dims], int(offset), int(size))
             for name, dtype, dims, offset, size in table
         ]
     except (ValueError, TypeError, RecursionError) as error:

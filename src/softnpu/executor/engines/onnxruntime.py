@@ -35,7 +35,7 @@ class OrtEngine(Engine):
         self.threads = compute_threads()
         self._sessions: dict[int, Any] = {self.threads: self._make(self.threads, weights_file)}
         self._known = frozenset(node.name for node in self._sessions[self.threads].get_inputs())
-        self._divisible = sum(row[4] for row in program.weights) <= _SPLIT_BYTES
+        self._divisible = sum(weight.size for weight in program.weights) <= _SPLIT_BYTES
 
     def _make(self, threads: int, weights_file: tuple[Path, str, int] | None = None) -> Any:
         ort = runtime()
