@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from softnpu import __version__
+from softnpu.base.dtypes import TensorFormat
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.table import rename
 from softnpu.compiler.inspection import describe, stages
@@ -28,7 +29,8 @@ from softnpu.graph.inout import ModelInfo
 from softnpu.graph.ir import GIVEN, Graph
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
-NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
+NCHW, NHWC, ND = TensorFormat.NCHW, TensorFormat.NHWC, TensorFormat.ND
+NCDHW, NDHWC = TensorFormat.NCDHW, TensorFormat.NDHWC
 _FORMATS = {"NCHW": NCHW, "NHWC": NHWC, "ND": ND, "NCDHW": NCDHW, "NDHWC": NDHWC}
 _RANKS = {NCHW: 4, NHWC: 4, NCDHW: 5, NDHWC: 5}
 Progress = Callable[[str, float], None]

@@ -19,7 +19,7 @@ NV12, RGB = 1, 12
 def chip(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(family: str, strict: bool = True) -> None:
         monkeypatch.setattr(rules, "family", lambda: family)
-        monkeypatch.setattr(process().memory, "strict", strict)
+        monkeypatch.setattr(process().memory.addresses, "strict", strict)
 
     return use
 

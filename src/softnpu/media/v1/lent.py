@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.arena import Allocation
+from softnpu.runtime.memory.atlas import Allocation
 from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
 

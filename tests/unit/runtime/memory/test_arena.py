@@ -17,9 +17,13 @@ from types import FrameType
 
 import pytest
 
-from softnpu.runtime import arena as arena_module
-from softnpu.runtime.arena import CHUNK, SIZE_CLASSES, SLAB_LIMIT, Allocation, Arena, Atlas, FreeRuns
 from softnpu.runtime.backends.host import HostBackend
+from softnpu.runtime.memory import arena as arena_module
+from softnpu.runtime.memory import atlas as atlas_module
+from softnpu.runtime.memory import free_runs as free_runs_module
+from softnpu.runtime.memory.arena import Arena
+from softnpu.runtime.memory.atlas import CHUNK, SIZE_CLASSES, SLAB_LIMIT, Allocation, Atlas
+from softnpu.runtime.memory.free_runs import FreeRuns
 
 MIB = 1 << 20
 
@@ -395,6 +399,9 @@ def fill_edges(allocation: Allocation) -> None:
     ctypes.memset(allocation.end - 64, 1, 64)
 
 
+FILES = {module.__file__ for module in (arena_module, atlas_module, free_runs_module)}
+
+
 class Interrupter:
     """Calls `destructor` before the n-th line that the arena runs, as a garbage collection may."""
 
@@ -402,7 +409,7 @@ class Interrupter:
         self.left, self.destructor, self.done = line, destructor, False
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Interrupter | None:
-        if frame.f_code.co_filename != arena_module.__file__:
+        if frame.f_code.co_filename not in FILES:
             return None
         if event == "line":
             self.left -= 1

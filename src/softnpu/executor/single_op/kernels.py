@@ -104,15 +104,15 @@ class KernelBook:
                 f"no kernel was chosen for these tensors of {op_type!r}",
                 "call acl.op.update_params with the same descriptions and attributes first",
             )
-        for word in (op_type, "".join(part[:1].upper() + part[1:] for part in op_type.split("_"))):
-            if operator_of(word) is not None:
+        for name in (op_type, "".join(part[:1].upper() + part[1:] for part in op_type.split("_"))):
+            if operator_of(name) is not None:
                 if op_type not in self._told:
                     self._told.add(op_type)
                     text = (
-                        f"the kernel of {op_type!r} is a binary for an NPU; the built-in meaning of {word} runs instead"
+                        f"the kernel of {op_type!r} is a binary for an NPU; the built-in meaning of {name} runs instead"
                     )
                     log().write(WARNING, text, "ASCENDCL", "execute")
-                return word
+                return name
         raise NpuError(
             codes.API_NOT_SUPPORT,
             f"the kernel of {op_type!r} is a binary for an NPU, which cannot run here",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime import offers
-from softnpu.runtime.arena import CHUNK, Allocation
-from softnpu.runtime.event import Notify, SharedCell
+from softnpu.runtime.memory.atlas import CHUNK, Allocation
 from softnpu.runtime.parts import Part
-from softnpu.runtime.virtual import Mappings, Physical, take_addresses
+from softnpu.runtime.sharing import offers
+from softnpu.runtime.sharing.virtual import Mappings, Physical, take_addresses
+from softnpu.runtime.streams.event import Notify, SharedCell
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
@@ -82,7 +81,7 @@ def export_memory(process: Process, address: int, size: int, flag: int) -> str:
     allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_MEMORY
     key = offers.publish(offers.Offer("memory", os.getpid(), descriptors, size, address - start, allowed, is_open))
     process.part(Shared).exports[key] = allocation
-    process.memory.exported.setdefault(allocation.address, []).append(offers.record(key))
+    process.memory.allocator.exported.setdefault(allocation.address, []).append(offers.record(key))
     return key
 
 
@@ -103,7 +102,7 @@ def import_memory(process: Process, key: str, flag: int) -> int:
                 codes.RT_PARAM_INVALID, f"key {key} is imported already", "use the pointer of the first import"
             )
         descriptors = offers.open_all(offer, key, CHUNK)
-        allocation = Allocation(offer.size, "imported", device, callsite.where() if process.memory.trace else None)
+        allocation = Allocation(offer.size, "imported", device, process.memory.allocator.origin())
         try:
             take_addresses(device, allocation, whole)
             imports[key] = allocation
@@ -136,9 +135,9 @@ def close_memory(process: Process, key: str) -> None:
         )
     path = offers.record(key)
     path.unlink(missing_ok=True)
-    others = [one for one in process.memory.exported.pop(exported.address, []) if one != path]
+    others = [other for other in process.memory.allocator.exported.pop(exported.address, []) if other != path]
     if others and exported.live:
-        process.memory.exported[exported.address] = others
+        process.memory.allocator.exported[exported.address] = others
 
 
 def export_physical(memory: Physical, kind: int, flags: int) -> int:
@@ -219,7 +218,7 @@ def allow_notify(process: Process, notify: Notify, pids: list[int]) -> None:
         raise NpuError(
             codes.RT_PARAM_INVALID, f"notify {notify.id} was not exported", "call acl.rt.notify_get_export_key first"
         )
-    offers.allow(process, notify.key, pids)
+    offers.allow(process.lock, notify.key, pids)
 
 
 def import_notify(process: Process, key: str, flag: int) -> Notify:
@@ -236,7 +235,7 @@ def import_notify(process: Process, key: str, flag: int) -> Notify:
         raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "free memory first") from error
     finally:
         offers.close(descriptors)
-    notify = process.create_notify(0)
+    notify = process.registry.create_notify(0)
     notify.move(SharedCell(_word(address)))
     return notify
 

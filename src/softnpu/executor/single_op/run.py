@@ -10,11 +10,11 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.engines.base import Shape
 from softnpu.executor.model import Given, Model
-from softnpu.runtime.event import Mark
+from softnpu.runtime.streams.event import Mark
 
 if TYPE_CHECKING:
     from softnpu.runtime.process import Process
-    from softnpu.runtime.stream import Stream
+    from softnpu.runtime.streams.stream import Stream
 
 _POLL_SECONDS = 0.05
 Tensors = tuple[list[TensorDesc], list[DataBuffer]]
@@ -34,26 +34,27 @@ class Run:
                 "output", op_type, [(desc, buffer, i) for i, (desc, buffer) in enumerate(zip(*outputs, strict=True))]
             )
         taken = [DataBuffer(inputs[1][i].address, inputs[1][i].size) for i in kept]
-        self._targets = [DataBuffer(one.address, one.size) for one in outputs[1]]
+        self._targets = [DataBuffer(buffer.address, buffer.size) for buffer in outputs[1]]
         self._rooms = self._detour(taken)
         results = self._rooms_or_targets()
-        descs = {place: inputs[0][i] for place, i in enumerate(kept)} if model.ranged else {}
+        descs = {position: inputs[0][i] for position, i in enumerate(kept)} if model.ranged else {}
         self._ready = model.prepare(Given(taken, descs), Given(results, {}))
 
     def _detour(self, taken: list[DataBuffer]) -> list[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
         """Memory for the outputs when one of them lies over an input: the engine reads inputs while it writes outputs."""
         if self.op_type == "GEMM":  # C is read completely before the last step writes it
             return []
-        overlap = any(_overlap(one, other) for one in taken for other in self._targets)
-        return [np.empty(max(one.size, 1), np.uint8) for one in self._targets] if overlap else []
+        overlap = any(_overlap(buffer, other) for buffer in taken for other in self._targets)
+        return [np.empty(max(buffer.size, 1), np.uint8) for buffer in self._targets] if overlap else []
 
     def _rooms_or_targets(self) -> list[DataBuffer]:
         if not self._rooms:
             return self._targets
-        for one in self._targets:
-            self.process.memory.reach(one.address, one.size, True)
+        for target in self._targets:
+            self.process.memory.reach(target.address, target.size, True)
         return [
-            DataBuffer(int(room.ctypes.data), one.size) for room, one in zip(self._rooms, self._targets, strict=True)
+            DataBuffer(int(room.ctypes.data), target.size)
+            for room, target in zip(self._rooms, self._targets, strict=True)
         ]
 
     def submit(self, stream: Stream) -> None:
@@ -82,19 +83,19 @@ class Run:
                 desc.dims = list(shape)
 
 
-def _check(word: str, op_type: str, rows: list[tuple[TensorDesc, DataBuffer, int]]) -> None:
+def _check(side: str, op_type: str, rows: list[tuple[TensorDesc, DataBuffer, int]]) -> None:
     for desc, buffer, index in rows:
         need = desc.bytes()
         if need and not buffer.address:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"{word} {index} of {op_type} has no memory, its data buffer holds a null pointer",
+                f"{side} {index} of {op_type} has no memory, its data buffer holds a null pointer",
                 "allocate it with acl.rt.malloc",
             )
         if need > buffer.size and desc.storage_dims is None:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"{word} {index} of {op_type} needs {need} bytes, its data buffer has {buffer.size}",
+                f"{side} {index} of {op_type} needs {need} bytes, its data buffer has {buffer.size}",
                 f"allocate {need} bytes; acl.get_tensor_desc_size tells the size",
             )
 

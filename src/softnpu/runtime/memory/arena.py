@@ -1,201 +1,32 @@
-"""The address book: where allocations lie, and which allocation an address belongs to.
-
-Address space is taken from a backend in segments and cut in chunks of 2 MiB (a huge page). A chunk is either a slab of
-equal slots for small allocations or part of a run of chunks for a large one. `Atlas.chunks` maps chunk numbers to them, so
-finding the allocation of any address is one dictionary look-up and one division, however many allocations live.
-Freed addresses stay mapped: a late read through an old view gives old bytes, never a crash.
-"""
+"""Arenas: who gives memory out and takes it back, in the address space of one owner."""
 
 from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import deque
-from typing import Any
 
 from softnpu.runtime.backends.base import Backend
+from softnpu.runtime.memory.atlas import (
+    CHUNK,
+    CHUNK_SHIFT,
+    SIZE_CLASSES,
+    SLAB_LIMIT,
+    Allocation,
+    Atlas,
+    Run,
+    Slab,
+    SlabPool,
+)
+from softnpu.runtime.memory.free_runs import FreeRuns
 
-CHUNK_SHIFT = 21
-CHUNK = 1 << CHUNK_SHIFT
-SLAB_LIMIT = CHUNK // 2
 _SEGMENT = 4 << 30
 _QUARANTINE = 64
 _QUARANTINE_RUNS = 8
 _QUARANTINE_CHUNKS = 32
 _WARM_BYTES = 256 << 20
 _GRAVE_RECORDS = 1 << 16
-
-
-class Allocation:
-    """A live or freed piece of memory. `size` is what was asked for, `end` includes the padding of the manual."""
-
-    __slots__ = ("address", "block", "device", "end", "kind", "live", "note", "origin", "size", "window")
-
-    def __init__(self, size: int, kind: str, device: Any, origin: str | None) -> None:
-        self.address = 0
-        self.size = size
-        self.end = 0
-        self.kind = kind
-        self.device = device
-        self.live = True
-        self.origin = origin
-        self.block: Any = None
-        self.note = ""
-        self.window: Any = None  # its bytes as an array, once somebody asked for them
-
-    def describe(self) -> str:
-        """The allocation in words: kind, size, place, and where it was made when that is known."""
-        home = f" of device {self.device.index}" if self.device is not None else ""
-        origin = f", made at {self.origin}" if self.origin else ""
-        return f"the {self.size}-byte {self.kind} allocation at {self.address:#x}{home}{origin}"
-
-
-def _size_classes() -> list[int]:
-    sizes = [64, 128, 192]
-    base = 256
-    while base < SLAB_LIMIT:
-        sizes += [base, base + base // 4, base + base // 2, base + 3 * base // 4]
-        base *= 2
-    return [*sizes, SLAB_LIMIT]
-
-
-SIZE_CLASSES = _size_classes()
-
-
-class Slab:
-    """A chunk of equal slots."""
-
-    __slots__ = ("base", "free", "fresh", "live", "pool", "slot", "slots")
-
-    def __init__(self, base: int, slot: int, pool: SlabPool) -> None:
-        self.base = base
-        self.slot = slot
-        self.slots: list[Allocation | None] = [None] * (CHUNK // slot)
-        self.fresh = 0
-        self.live = 0
-        self.free: deque[int] = deque()
-        self.pool = pool
-
-    def at(self, address: int) -> Allocation | None:
-        """The allocation whose slot holds the address, live or freed."""
-        slots = self.slots
-        index = (address - self.base) // self.slot
-        return slots[index] if index < len(slots) else None
-
-
-class Run:
-    """Neighbouring chunks that hold one allocation."""
-
-    __slots__ = ("allocation", "base", "chunks")
-
-    def __init__(self, base: int, chunks: int, allocation: Allocation) -> None:
-        self.base = base
-        self.chunks = chunks
-        self.allocation = allocation
-
-    def at(self, address: int) -> Allocation | None:
-        """The allocation of this run; memory of another process need not begin with the first chunk."""
-        allocation = self.allocation
-        return allocation if address >= allocation.address else None
-
-
-class SlabPool:
-    """All slabs of one slot size. Freed slots rest for a while before they are used again, so that stale pointers show."""
-
-    __slots__ = ("current", "partial", "resting", "slabs", "slot")
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-        self.partial: dict[Slab, None] = {}  # slabs with freed slots, oldest first
-        self.resting = 0
-        self.current: Slab | None = None
-        self.slabs = 0
-
-    def reuse(self) -> tuple[Slab, int]:
-        """The longest-freed slot of the oldest slab that has one."""
-        slab = next(iter(self.partial))
-        index = slab.free.popleft()
-        self.resting -= 1
-        if not slab.free:
-            del self.partial[slab]
-        return slab, index
-
-
-class Atlas:
-    """Chunk number → slab or run, for all arenas of the process."""
-
-    def __init__(self) -> None:
-        self.chunks: dict[int, Slab | Run] = {}
-        self.segments: list[tuple[int, int, str]] = []
-
-    def find(self, address: int) -> Allocation | None:
-        """The allocation, live or freed, to which an address belongs."""
-        chunk = self.chunks.get(address >> CHUNK_SHIFT)
-        return chunk.at(address) if chunk is not None else None
-
-    def segment_of(self, address: int) -> str | None:
-        """Whose address space an address lies in, allocated or not."""
-        return next((owner for low, high, owner in self.segments if low <= address < high), None)
-
-    def outside(self, address: int, size: int) -> int | None:
-        """How many of `size` bytes from an address on lie before our address space; None when the address is in it."""
-        for low, high, _ in self.segments:
-            if low <= address < high:
-                return None
-            if address < low < address + size:
-                size = low - address
-        return size
-
-
-class FreeRuns:
-    """Free stretches of chunks, found by length (best fit) and joined with their neighbours."""
-
-    def __init__(self) -> None:
-        self._lengths: list[int] = []
-        self._starts: dict[int, dict[int, None]] = {}
-        self._by_start: dict[int, int] = {}
-        self._by_end: dict[int, int] = {}
-
-    def add(self, start: int, length: int) -> None:
-        """Give a stretch back."""
-        before = self._by_end.get(start)
-        if before is not None:
-            length += self._drop(before)
-            start = before
-        if start + length in self._by_start:
-            length += self._drop(start + length)
-        self._by_start[start] = length
-        self._by_end[start + length] = start
-        if length not in self._starts:
-            self._starts[length] = {}
-            insort(self._lengths, length)
-        self._starts[length][start] = None
-
-    def take(self, length: int) -> int | None:
-        """The start of a stretch of at least this length, cut to it; None when there is none."""
-        place = bisect_left(self._lengths, length)
-        if place == len(self._lengths):
-            return None
-        start = next(iter(self._starts[self._lengths[place]]))
-        whole = self._drop(start)
-        if whole > length:
-            self.add(start + length, whole - length)
-        return start
-
-    def all(self) -> list[tuple[int, int]]:
-        """Every free stretch as (start, length)."""
-        return list(self._by_start.items())
-
-    def _drop(self, start: int) -> int:
-        length = self._by_start.pop(start)
-        del self._by_end[start + length]
-        starts = self._starts[length]
-        del starts[start]
-        if not starts:
-            del self._starts[length]
-            del self._lengths[bisect_left(self._lengths, length)]
-        return length
 
 
 class Arena:
@@ -242,10 +73,10 @@ class Arena:
             allocation.end = allocation.address + padded
 
     def _allocate_slot(self, allocation: Allocation, padded: int, align: int) -> None:
-        place = bisect_left(SIZE_CLASSES, padded)
-        while SIZE_CLASSES[place] % align:
-            place += 1
-        pool = self._pools[SIZE_CLASSES[place]]
+        size_class = bisect_left(SIZE_CLASSES, padded)
+        while SIZE_CLASSES[size_class] % align:
+            size_class += 1
+        pool = self._pools[SIZE_CLASSES[size_class]]
         slab = pool.current
         full = slab is None or slab.fresh >= len(slab.slots)
         if pool.resting > _QUARANTINE or (full and pool.resting):
@@ -392,8 +223,8 @@ class Arena:
         block = self.atlas.chunks.get(number)
         if isinstance(block, Run) and block.allocation.live and block.base == number << CHUNK_SHIFT:
             return block.chunks
-        if isinstance(block, Slab) and any(one is not None and one.live for one in block.slots):
-            dead = [index for index, one in enumerate(block.slots) if one is None or not one.live]
+        if isinstance(block, Slab) and any(allocation is not None and allocation.live for allocation in block.slots):
+            dead = [index for index, allocation in enumerate(block.slots) if allocation is None or not allocation.live]
             block.fresh, block.live, block.free = len(block.slots), len(block.slots) - len(dead), deque(dead)
             pool = block.pool = self._pools[block.slot]
             pool.slabs += 1

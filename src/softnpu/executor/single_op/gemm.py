@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softnpu.base.dtypes import element_size, numpy_name
+from softnpu.base.dtypes import DType, TensorFormat, element_size, numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
-from softnpu.executor.single_op_match import OpAttr
+from softnpu.executor.single_op.match import OpAttr
 from softnpu.ops.common.private_formats import cube_width, stored_shape
 
 _N, _T, _NZ = 0, 1, 2
-_ND, _FRACTAL_NZ = 2, 29
-_FLOAT, _HALF, _INT8, _INT32 = 0, 1, 2, 3
+_ND, _FRACTAL_NZ = TensorFormat.ND, TensorFormat.FRACTAL_NZ
+_FLOAT, _HALF, _INT8, _INT32 = DType.FLOAT, DType.FLOAT16, DType.INT8, DType.INT32
 _TYPES = ((_HALF, _HALF, _HALF), (_HALF, _HALF, _FLOAT), (_INT8, _INT8, _FLOAT), (_INT8, _INT8, _INT32))
 HALF, INT8 = _TYPES[0], _TYPES[3]
 
@@ -29,10 +29,10 @@ class Product:
 
     def check(self, compute: int, leading: tuple[int, ...] = ()) -> None:
         """Raise for what the manual does not allow; leading dimensions are -1 or those of a matrix without gaps."""
-        for word, trans, allowed in zip("abc", self.trans, ((_N, _T, _NZ), (_N, _T, _NZ), (_N, _NZ)), strict=True):
+        for matrix, trans, allowed in zip("abc", self.trans, ((_N, _T, _NZ), (_N, _T, _NZ), (_N, _NZ)), strict=True):
             if trans not in allowed:
                 raise _invalid(
-                    f"trans_{word} is {trans}", f"use one of {allowed} (0 as it is, 1 transposed, 2 NZ blocks)"
+                    f"trans_{matrix} is {trans}", f"use one of {allowed} (0 as it is, 1 transposed, 2 NZ blocks)"
                 )
         if min(self.m, self.n, self.k) <= 0:
             raise _invalid(f"m, n, k are {self.m}, {self.n}, {self.k}", "all of them must be positive")
@@ -43,10 +43,10 @@ class Product:
             )
         if compute != 0:
             raise _invalid(f"the computation type is {compute}", "only 0 (high precision) is possible")
-        for given, natural in zip(leading, self._natural(), strict=False):
-            if given not in (-1, natural):
+        for dimension, natural in zip(leading, self._natural(), strict=False):
+            if dimension not in (-1, natural):
                 raise _invalid(
-                    f"a leading dimension is {given}",
+                    f"a leading dimension is {dimension}",
                     f"pass -1 (or {natural}, the size of a row); gaps between rows are not possible",
                 )
 

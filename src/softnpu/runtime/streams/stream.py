@@ -1,4 +1,4 @@
-"""Streams: ordered work with ACL's rules about errors, callbacks and waiting."""
+"""Contexts and the streams in them: ordered work with ACL's rules about errors, callbacks and waiting."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log
 from softnpu.base.trace import Span, bus
-from softnpu.runtime.event import Event, Mark, Notify, Wait
-from softnpu.runtime.reports import Report, Subscription
+from softnpu.runtime.streams.event import Event, Mark, Notify, Wait
+from softnpu.runtime.streams.failure import ExceptionInfo
+from softnpu.runtime.streams.reports import Report, Subscription
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
+    from softnpu.runtime.device import Device
 
 STOP_ON_FAILURE = 1
 _POLL_SECONDS = 0.05
@@ -90,21 +92,15 @@ class StreamTask:
                 )
                 bus.publish(span)
 
+    def failure(self, error: NpuError) -> ExceptionInfo:
+        """What the exception callback is told when the task fails."""
+        stream = self.stream
+        return ExceptionInfo(error.code, self.id, stream.id, self.thread, stream.context.device.index)
+
     def cancel(self) -> None:
         """Dropped before it began: nobody may wait for it any longer."""
         if self.mark is not None:
             self.mark.complete()
-
-
-class ExceptionInfo:
-    """What an exception callback can ask about a failed task."""
-
-    def __init__(self, task: StreamTask, error: NpuError) -> None:
-        self.error_code = error.code
-        self.task_id = task.id
-        self.stream_id = task.stream.id
-        self.thread_id = task.thread
-        self.device_id = task.stream.context.device.index
 
 
 class Stream:
@@ -161,9 +157,9 @@ class Stream:
             "run_task",
             "stream.py:0",
         )
-        callback = self.context.device.process.exception_callback
+        callback = self.context.device.owner.exception_callback
         if callback is not None:
-            callback(ExceptionInfo(task, error))
+            callback(task.failure(error))
 
     def take_error(self) -> None:
         """Raise and forget the first failure since the last synchronise."""
@@ -315,6 +311,79 @@ class Stream:
         if self.subscription is not None:
             self.subscription.leave(self)
         self.queue.close()
+
+
+class Context:
+    """A context of a device, with its own default stream (made when first used)."""
+
+    def __init__(self, device: Device, default: bool) -> None:
+        self.device = device
+        self.default = default
+        self.alive = True
+        self.handle = 0
+        self.streams: set[Stream] = set()
+        self.events: set[Event] = set()
+        self.notifies: set[Notify] = set()
+        self.options: dict[int, int] = {}
+        self._lock = device.lock  # held while something is added, so that nothing is added to an ended context
+        self._default_stream: Stream | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Keep the context from ending while something is added to it; raises when it has ended."""
+        with self._lock:
+            if not self.alive:
+                raise no_context("has a current context that was destroyed")
+            yield
+
+    def close(self) -> None:
+        """The context ends: nothing more can be added."""
+        with self._lock:
+            self.alive = False
+
+    @property
+    def default_stream(self) -> Stream:
+        """The stream that the number 0 stands for."""
+        stream = self._default_stream
+        if stream is None:
+            with self.open():
+                if self._default_stream is None:
+                    self._default_stream = self.make_stream()
+                    self._default_stream.is_default = True
+                stream = self._default_stream
+        return stream
+
+    def make_stream(self, priority: int = 0, flag: int = 0) -> Stream:
+        """A new stream of this context."""
+        with self.open():
+            number = self.device.take_stream_id()
+            stream = Stream(self, number, priority, flag)
+            self.streams.add(stream)
+        return stream
+
+    def drop_stream(self, stream: Stream, wait: bool) -> None:
+        """End a stream and give its number back."""
+        stream.close(wait)
+        try:
+            self.streams.remove(stream)
+        except KeyError:  # another thread was quicker
+            return
+        self.device.drop_stream_id(stream.id)
+
+    def stop_all(self, error: NpuError) -> None:
+        """A stream in stop mode failed: all streams of the context that are in that mode stop."""
+        for stream in tuple(self.streams):
+            if stream.failure_mode == STOP_ON_FAILURE and stream.failed is None:
+                stream.failed = error
+
+
+def no_context(why: str) -> NpuError:
+    """The error of a thread that has no usable current context."""
+    return NpuError(
+        codes.RT_CONTEXT_NULL,
+        f"thread {threading.get_ident()} {why}",
+        "call acl.rt.set_device or acl.rt.set_context in this thread first; new threads begin without one",
+    )
 
 
 def _nothing() -> None:

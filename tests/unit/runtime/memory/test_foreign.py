@@ -16,8 +16,8 @@ from typing import Any
 import numpy
 import pytest
 
-from softnpu.runtime import foreign
-from softnpu.runtime.foreign import Pins, usable_prefix, writable
+from softnpu.runtime.memory import foreign
+from softnpu.runtime.memory.foreign import Pins, usable_prefix, writable
 
 PAGE = mmap.PAGESIZE
 HEADER = bytes.__basicsize__ - 1

@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
+    from softnpu.runtime.device import Device
 
 SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 0x1, 0x2, 0x8, 0x10, 0x20, 0x40
 ALL_FLAGS = SYNC | PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL | IPC
@@ -60,10 +60,18 @@ class Wait(Mark):
             self._event.count_wait(-1)
 
 
+class Home(Protocol):
+    """The context that events and notifies live in."""
+
+    device: Device
+    events: set[Event]
+    notifies: set[Notify]
+
+
 class Event:
     """An ACL event. `kind` is plain (`create_event`), flag (`create_event_with_flag`) or ex."""
 
-    def __init__(self, context: Context, kind: str, flag: int, number: int) -> None:
+    def __init__(self, context: Home, kind: str, flag: int, number: int) -> None:
         self.context = context
         self.kind = kind
         self.flag = flag
@@ -102,7 +110,7 @@ class Event:
 class Notify:
     """A flag that one stream sets and another waits for and clears."""
 
-    def __init__(self, context: Context, flag: int, number: int) -> None:
+    def __init__(self, context: Home, flag: int, number: int) -> None:
         self.context = context
         self.flag = flag
         self.id = number
@@ -174,9 +182,9 @@ class Cell:
 class SharedCell(Cell):
     """A flag in a word of shared memory, seen by several processes; waiting polls, since no lock is shared."""
 
-    def __init__(self, word: memoryview) -> None:
+    def __init__(self, cell: memoryview) -> None:
         super().__init__()
-        self._word = word
+        self._word = cell
 
     def is_set(self) -> bool:
         return bool(self._word[0])

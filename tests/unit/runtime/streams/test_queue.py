@@ -12,8 +12,8 @@ import pytest
 
 from softnpu.base import log
 from softnpu.base.errors import NpuError
-from softnpu.runtime import queue as module
-from softnpu.runtime.queue import Queue
+from softnpu.runtime.streams import queue as module
+from softnpu.runtime.streams.queue import Queue
 from tests.support import WAIT, in_thread
 
 

@@ -13,13 +13,10 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
 
 from softnpu.base import config
 from softnpu.base.errors import NpuError, codes
-
-if TYPE_CHECKING:
-    from softnpu.runtime.process import Process
 
 KEY_BYTES = 65
 _KEY = re.compile(r"softnpu-[0-9a-f]{32}", re.ASCII)
@@ -80,9 +77,15 @@ class Offer:
 
     def sound(self) -> bool:
         """Whether every field holds what it should: a file is not trusted because of its name."""
-        numbers = [self.pid, self.size, self.offset, *self.allowed, *(one for pair in self.descriptors for one in pair)]
+        numbers = [
+            self.pid,
+            self.size,
+            self.offset,
+            *self.allowed,
+            *(number for pair in self.descriptors for number in pair),
+        ]
         return (
-            all(type(one) is int and one >= 0 for one in numbers)
+            all(type(number) is int and number >= 0 for number in numbers)
             and all(len(pair) == 2 for pair in self.descriptors)
             and len(self.descriptors) >= 1
             and self.pid > 0
@@ -108,9 +111,9 @@ def load(key: str, kind: str = "") -> Offer:
     return offer
 
 
-def allow(process: Process, key: str, pids: list[int]) -> None:
+def allow(lock: RLock, key: str, pids: list[int]) -> None:
     """Add processes that may import a key."""
-    with process.lock:
+    with lock:
         offer = load(key)
         if offer.pid != os.getpid():
             raise NpuError(

@@ -6,7 +6,6 @@ first asked for, unless memory checking is strict: then only loaded models count
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import INFO, WARNING, log
 from softnpu.base.tensor import DataBuffer, TensorDesc
-from softnpu.executor import single_op_match as match
-from softnpu.executor.kernels import KernelBook, Selector
 from softnpu.executor.model import Model
-from softnpu.executor.single_op_match import OpAttr, Signature
-from softnpu.executor.single_op_run import Run
+from softnpu.executor.single_op import match
+from softnpu.executor.single_op.kernels import KernelBook, Selector
+from softnpu.executor.single_op.match import OpAttr, Signature
+from softnpu.executor.single_op.run import Run
 from softnpu.graph.om import Om
 from softnpu.runtime.parts import Part
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
     from softnpu.runtime.process import Process
-    from softnpu.runtime.stream import Stream
+    from softnpu.runtime.streams.stream import Context, Stream
 
 _LEVELS = 3
 
@@ -43,13 +41,13 @@ class OpModel:
 
     def model(self, context: Context) -> Model:
         """The model on the device of a context."""
-        found = self._models.get(context.device.index)
-        if found is None:
+        model = self._models.get(context.device.index)
+        if model is None:
             with self._lock:
-                found = self._models.get(context.device.index)
-                if found is None:
-                    found = self._models[context.device.index] = Model(self.source, context)
-        return found
+                model = self._models.get(context.device.index)
+                if model is None:
+                    model = self._models[context.device.index] = Model(self.source, context)
+        return model
 
 
 class OpHandle:
@@ -93,15 +91,15 @@ class SingleOps(Part):
                 f"{path!r} is no directory that can be read",
                 "pass the folder given to atc as --output",
             )
-        found = [self._read(one) for one in _models_below(folder)]
+        models = [self._read(path) for path in _models_below(folder)]
         with self._lock:
-            for one in found:
-                if one is not None:
-                    self._add(one)
+            for model in models:
+                if model is not None:
+                    self._add(model)
             self._folder = path
         log().write(
             INFO,
-            f"{sum(one is not None for one in found)} single-operator models loaded from {path}",
+            f"{sum(model is not None for model in models)} single-operator models loaded from {path}",
             "ASCENDCL",
             "set_model_dir",
         )
@@ -174,13 +172,13 @@ class SingleOps(Part):
     ) -> OpModel:
         """The model for an operator; raises 100024 when there is none."""
         signature = match.signature(op_type, inputs, outputs, attr)
-        found = self._found.get(signature)
-        if found is None:
+        model = self._found.get(signature)
+        if model is None:
             with self._lock:
-                found = self._found.get(signature) or self._search(op_type, inputs, outputs, attr, strict)
-                self._found[signature] = found
+                model = self._found.get(signature) or self._search(op_type, inputs, outputs, attr, strict)
+                self._found[signature] = model
                 self._trim()
-        return found
+        return model
 
     def _search(
         self,
@@ -194,11 +192,11 @@ class SingleOps(Part):
         chosen = self.kernels.has_selector(op_type)
         meaning = self.kernels.meaning(op_type, asked) if chosen else op_type
         loaded = self._loaded.get(op_type, ())
-        best = match.best([one.key for one in loaded], asked)
+        best = match.best([model.key for model in loaded], asked)
         if best is not None:
             return loaded[best]
         if loaded or (strict and not chosen):
-            raise _not_found(asked, [one.key for one in loaded], strict)
+            raise _not_found(asked, [model.key for model in loaded], strict)
         return _compile(match.renamed(asked, meaning))
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -208,14 +206,14 @@ class SingleOps(Part):
         attr: OpAttr | None, stream: Stream,
     ) -> None:  # fmt: skip
         """Queue an operator on a stream."""
-        for word, (descs, buffers) in (("input", inputs), ("output", outputs)):
+        for side, (descs, buffers) in (("input", inputs), ("output", outputs)):
             if len(descs) != len(buffers):
                 raise NpuError(
                     codes.INVALID_PARAM,
-                    f"{op_type} has {len(descs)} {word} descriptions and {len(buffers)} {word} buffers",
+                    f"{op_type} has {len(descs)} {side} descriptions and {len(buffers)} {side} buffers",
                     "give one buffer for each description",
                 )
-        if outputs[0] and all(0 in one.dims for one in outputs[0]):
+        if outputs[0] and all(0 in desc.dims for desc in outputs[0]):
             return
         model = self.find(op_type, inputs[0], outputs[0], attr, process.memory.strict)
         Run(process, op_type, model.model(stream.context), model.kept, inputs, outputs).submit(stream)
@@ -225,23 +223,23 @@ class SingleOps(Part):
     ) -> OpHandle:
         """An operator as a handle; descriptions are copied, so that the program may change its own."""
         model = self.find(op_type, inputs, outputs, attr, strict)
-        return OpHandle(op_type, model, [one.copy() for one in inputs], [one.copy() for one in outputs])
+        return OpHandle(op_type, model, [desc.copy() for desc in inputs], [desc.copy() for desc in outputs])
 
     def execute_handle(
         self, process: Process, handle: OpHandle, inputs: list[DataBuffer], outputs: list[DataBuffer], stream: Stream
     ) -> None:
         """Queue a prepared operator."""
-        for word, code, given, wanted in (
+        for what, code, descs, wanted in (
             ("inputs", codes.OP_INPUT_NOT_MATCH, inputs, handle.inputs),
             ("outputs", codes.OP_OUTPUT_NOT_MATCH, outputs, handle.outputs),
         ):
-            if len(given) != len(wanted):
+            if len(descs) != len(wanted):
                 raise NpuError(
                     code,
-                    f"{len(given)} {word} were given, the handle of {handle.op_type} was made for {len(wanted)}",
+                    f"{len(descs)} {what} were given, the handle of {handle.op_type} was made for {len(wanted)}",
                     "pass one buffer per description of create_handle",
                 )
-        if handle.outputs and all(0 in one.dims for one in handle.outputs):
+        if handle.outputs and all(0 in desc.dims for desc in handle.outputs):
             return
         model = handle.model
         Run(
@@ -262,7 +260,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -271,32 +269,18 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
         ) from error
     for entry in entries:
         if entry.is_dir():
-            found += _models_below(entry, levels - 1) if levels > 1 else []
+            paths += _models_below(entry, levels - 1) if levels > 1 else []
         elif entry.suffix == ".om":
-            found.append(entry)
-    return found
+            paths.append(entry)
+    return paths
 
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build
-    from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.interface import model_info, shapes
-    from softnpu.compiler.options.rows import Options
-    from softnpu.compiler.single_op.graph import to_graph
+    from softnpu.executor.single_op.compile import compile_op  # the compiler: not loaded by programs that bring models
 
-    try:
-        graph = to_graph(op)
-        info = model_info.describe_model(graph, shapes.Shapes())
-        key = info.run.single_op = op.key()
-        with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
-            path = Path(folder) / "op.om"
-            build.write(graph, info, path, Options(), check=True)
-            return OpModel(Om(path.read_bytes()), key, "compiled")
-    except AtcError as error:
-        raise NpuError(
-            codes.OP_NOT_FOUND, f"the operator {op.op} cannot be run as described: {error.message}", error.solution
-        ) from error
+    data, key = compile_op(op)
+    return OpModel(Om(data), key, "compiled")
 
 
 def _not_found(asked: Any, loaded: list[dict[str, Any]], strict: bool) -> NpuError:
@@ -304,7 +288,7 @@ def _not_found(asked: Any, loaded: list[dict[str, Any]], strict: bool) -> NpuErr
     if not loaded:
         reason = "no model of this type is loaded" + (", and strict mode compiles none" if strict else "")
     else:
-        reason = f"the {len(loaded)} loaded models of this type are for {'; '.join(match.in_words(one) for one in loaded[:3])}"
+        reason = f"the {len(loaded)} loaded models of this type are for {'; '.join(match.in_words(key) for key in loaded[:3])}"
     return NpuError(
         codes.OP_NOT_FOUND,
         f"no loaded model fits {asked.op} with {tensors}: {reason}",

@@ -51,9 +51,9 @@ def signature(
     return (
         op_type,
         attr.frozen() if attr is not None else (),
-        *(_facts(one) for one in inputs),
+        *(_facts(desc) for desc in inputs),
         "to",
-        *(_facts(one) for one in outputs),
+        *(_facts(desc) for desc in outputs),
     )
 
 
@@ -104,15 +104,15 @@ def tensor(desc: TensorDesc) -> Tensor:
 def _constant(desc: TensorDesc, dims: tuple[int, ...]) -> Constant | None:
     if desc.constant is None:
         return None
-    word = numpy_name(desc.data_type)
+    name = numpy_name(desc.data_type)
     count = int(np.prod(dims, dtype=np.int64)) if all(dim >= 0 for dim in dims) else -1
-    if not word or count * np.dtype(word or "u1").itemsize > len(desc.constant) or count < 0:
+    if not name or count * np.dtype(name or "u1").itemsize > len(desc.constant) or count < 0:
         raise NpuError(
             codes.INVALID_PARAM,
             f"the constant of {len(desc.constant)} bytes does not fill {list(dims)} of {format_word(desc.format)} data",
             "pass all its elements to acl.set_tensor_const",
         )
-    return Constant(desc.data_type, dims, desc.constant[: count * np.dtype(word).itemsize])
+    return Constant(desc.data_type, dims, desc.constant[: count * np.dtype(name).itemsize])
 
 
 # ---- keys of models --------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def is_key(key: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a model's attribute is the key of a single operator; files are not trusted."""
     if not isinstance(key, dict) or not isinstance(key.get("op"), str) or not isinstance(key.get("attrs"), dict):
         return False
-    for word in ("inputs", "outputs"):
-        rows = key.get(word)
+    for side in ("inputs", "outputs"):
+        rows = key.get(side)
         if not isinstance(rows, list) or not all(
             isinstance(row, list) and len(row) in (3, 4) and isinstance(row[2], list) for row in rows
         ):
@@ -141,8 +141,8 @@ def real_inputs(key: dict[str, Any]) -> list[int]:
 def best(keys: list[dict[str, Any]], asked: SingleOp) -> int | None:
     """Which of these models fits; one with fixed dims goes before one with open dims, a later one before an earlier."""
     wanted = asked.key()
-    found = [index for index, key in enumerate(keys) if _fits(key, wanted)]
-    return max(found, key=lambda index: (not _open(keys[index]), index)) if found else None
+    fitting = [index for index, key in enumerate(keys) if _fits(key, wanted)]
+    return max(fitting, key=lambda index: (not _open(keys[index]), index)) if fitting else None
 
 
 def _open(key: dict[str, Any]) -> bool:
@@ -150,14 +150,14 @@ def _open(key: dict[str, Any]) -> bool:
 
 
 def _fits(key: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    for word in ("inputs", "outputs"):
-        have, want = _present(key[word]), _present(wanted[word])
-        ranges = key["ranges"] if word == "inputs" else []
+    for side in ("inputs", "outputs"):
+        have, want = _present(key[side]), _present(wanted[side])
+        ranges = key["ranges"] if side == "inputs" else []
         if len(have) != len(want):
             return False
         if not all(
-            _tensor_fits(one, other, ranges[at] if at < len(ranges) else [])
-            for at, (one, other) in enumerate(zip(have, want, strict=True))
+            _tensor_fits(mine, other, ranges[at] if at < len(ranges) else [])
+            for at, (mine, other) in enumerate(zip(have, want, strict=True))
         ):
             return False
     return _plain(key["op"], key["attrs"]) == _plain(wanted["op"], wanted["attrs"])
@@ -178,11 +178,11 @@ def _tensor_fits(have: list[Any], want: list[Any], ranges: list[Any]) -> bool:
         return True
     if len(have[2]) != len(want[2]):
         return have[2] in _ONE and want[2] in _ONE
-    for at, (one, other) in enumerate(zip(have[2], want[2], strict=True)):
+    for at, (mine, other) in enumerate(zip(have[2], want[2], strict=True)):
         low, high = ranges[at] if at < len(ranges) else (0, -1)
-        if one == -1 and other != -1 and not (low <= other and (high < 0 or other <= high)):
+        if mine == -1 and other != -1 and not (low <= other and (high < 0 or other <= high)):
             return False
-        if one not in (-1, other):
+        if mine not in (-1, other):
             return False
     return True
 
@@ -192,24 +192,24 @@ def _plain(op_type: str, attrs: dict[str, Any]) -> dict[str, Any]:
     operator = operator_of(op_type)
     defaults = operator.schema.attrs if operator is not None else {}
     implied = _IMPLIED.get(op_type, frozenset())
-    found = {key: _single(value) for key, value in attrs.items() if key not in implied}
-    return {key: value for key, value in found.items() if key not in defaults or _single(defaults[key]) != value}
+    plain = {key: _single(value) for key, value in attrs.items() if key not in implied}
+    return {key: value for key, value in plain.items() if key not in defaults or _single(defaults[key]) != value}
 
 
 def _single(value: Any) -> Any:
     if isinstance(value, float):
         return _SINGLE.unpack(_SINGLE.pack(value))[0] if abs(value) < 3e38 else value
     if isinstance(value, list | tuple):
-        return [_single(one) for one in value]
+        return [_single(item) for item in value]
     return value
 
 
 def in_words(key: dict[str, Any]) -> str:
     """Tensors of a key as they are written in messages: `float32 ND [8, 16], … -> …`."""
     sides = []
-    for word in ("inputs", "outputs"):
+    for side in ("inputs", "outputs"):
         sides.append(
-            ", ".join(f"{numpy_name(row[0]) or row[0]} {format_word(row[1])} {row[2]}" for row in key[word])
+            ", ".join(f"{numpy_name(row[0]) or row[0]} {format_word(row[1])} {row[2]}" for row in key[side])
             or "nothing"
         )
     return " -> ".join(sides)

@@ -6,12 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
-from softnpu.runtime import offers
-from softnpu.runtime.arena import CHUNK, Allocation
+from softnpu.runtime.memory.atlas import CHUNK, Allocation
 from softnpu.runtime.parts import Part
+from softnpu.runtime.sharing import offers
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
@@ -54,7 +53,7 @@ class Mappings(Part):
     def sweep(self, device: Device) -> None:
         """Unmap what is mapped on a device, and close its physical memory that is mapped nowhere."""
         for address in list(self.mapped):
-            allocation = self._owner.atlas.find(address)
+            allocation = self._owner.memory.atlas.find(address)
             if allocation is not None and allocation.device is device:
                 unmap(self._owner, address)
         for handle, _, memory in self._owner.handles.live("physical_mem"):
@@ -68,7 +67,7 @@ def reserve(process: Process, size: int) -> int:
     if size == 0:
         raise NpuError(codes.INVALID_PARAM, "size is 0", "reserve at least one granule (2 MiB)")
     device = process.current().device
-    allocation = Allocation(size, "virtual", device, callsite.where() if process.memory.trace else None)
+    allocation = Allocation(size, "virtual", device, process.memory.allocator.origin())
     allocation.note = _UNMAPPED
     take_addresses(device, allocation, align_up(size, CHUNK))
     return allocation.address
@@ -88,7 +87,7 @@ def take_addresses(device: Device, allocation: Allocation, whole: int) -> None:
 
 
 def _reservation(process: Process, address: int) -> Allocation:
-    allocation = process.atlas.find(address) if address else None
+    allocation = process.memory.atlas.find(address) if address else None
     if allocation is None or not allocation.live:
         raise process.memory.lost(address)
     if allocation.kind != "virtual" or address != allocation.address:
@@ -124,7 +123,7 @@ def make_physical(process: Process, device: Device, size: int) -> int:
         )
     process.part(Mappings)  # which closes it when the device goes
     with device.arena.lock:
-        process.memory.check_room(device, size)
+        process.memory.allocator.check_room(device, size)
         try:
             descriptor = device.backend.make_physical(size)
         except MemoryError as error:

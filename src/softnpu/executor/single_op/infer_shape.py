@@ -10,10 +10,10 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.compiler.errors import AtcError
 from softnpu.executor.engines.base import Shape
-from softnpu.executor.single_op_match import OpAttr, describe
+from softnpu.executor.single_op.match import OpAttr, describe
 
 if TYPE_CHECKING:
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
 
 _LOW, _HIGH = 1, (1 << 20, 3 << 19)  # two sizes for what is unbounded: what follows from them differs
 _CHOOSING = frozenset({"NonZero", "Where", "UniqueWithCountsAndSorting", "NonMaxSuppressionV3", "NonMaxSuppressionV6"})
@@ -29,7 +29,7 @@ def infer(
     attr: OpAttr | None,
 ) -> None:
     """Write types and dims into the output descriptions; an unknown dim is -1 and has a range."""
-    from softnpu.compiler.single_op.graph import infer as infer_outputs
+    from softnpu.compiler.single_op.graph import infer as infer_outputs  # the compiler: few programs ask for shapes
 
     descs, buffers = inputs
     if buffers and len(buffers) != len(descs):
@@ -40,22 +40,22 @@ def infer(
         )
     known = [_known(memory, desc, buffers[index] if buffers else None) for index, desc in enumerate(descs)]
 
-    def shapes(given: list[TensorDesc]) -> list[tuple[int, Shape | None]]:
-        return infer_outputs(describe(op_type, given, outputs, attr))
+    def shapes(variant: list[TensorDesc]) -> list[tuple[int, Shape | None]]:
+        return infer_outputs(describe(op_type, variant, outputs, attr))
 
     try:
-        found = shapes(known)
+        inferred = shapes(known)
     except AtcError as error:
         code = codes.OP_NOT_FOUND if error.code == "E10501" else codes.INVALID_PARAM
         raise NpuError(code, f"the shapes of {op_type} cannot be told: {error.message}", error.solution) from error
     bounds = [_bounded(shapes, known, size) for size in (_LOW, *_HIGH)]
     most = max((desc.elements() for desc in descs), default=0) if op_type in _CHOOSING else 0
-    for index, (desc, (dtype, shape)) in enumerate(zip(outputs, found, strict=True)):
+    for index, (desc, (dtype, shape)) in enumerate(zip(outputs, inferred, strict=True)):
         desc.data_type = dtype if dtype >= 0 else desc.data_type
         desc.dims = [-2] if shape is None else list(shape)
         desc.shape_range = [
-            [dim, dim] if dim >= 0 else _range([one[index] for one in bounds], place, most)
-            for place, dim in enumerate(shape or ())
+            [dim, dim] if dim >= 0 else _range([bound[index] for bound in bounds], axis, most)
+            for axis, dim in enumerate(shape or ())
         ]
 
 
@@ -64,25 +64,25 @@ def _bounded(
 ) -> list[Shape | None]:
     """The shapes of the outputs with every open dim of the inputs at its lower bound, or at its upper one; `size` stands for
     an upper bound that there is not."""
-    given = []
+    variant = []
     for desc in descs:
         copy = desc.copy()
-        for place, dim in enumerate(desc.dims):
+        for axis, dim in enumerate(desc.dims):
             if dim == -1:
-                low, high = desc.shape_range[place] if place < len(desc.shape_range) else (_LOW, -1)
-                copy.dims[place] = max(low, _LOW) if size == _LOW else high if high > 0 else size
+                low, high = desc.shape_range[axis] if axis < len(desc.shape_range) else (_LOW, -1)
+                copy.dims[axis] = max(low, _LOW) if size == _LOW else high if high > 0 else size
         copy.shape_range = []
-        given.append(copy)
+        variant.append(copy)
     try:
-        return [shape for _, shape in shapes(given)]
+        return [shape for _, shape in shapes(variant)]
     except AtcError:  # bounds that do not fit together say nothing
         return [None] * _MANY
 
 
-def _range(shapes: list[Shape | None], place: int, most: int) -> list[int]:
+def _range(shapes: list[Shape | None], axis: int, most: int) -> list[int]:
     """From an output at the lower bounds and at two upper ones: the range of one of its dims. `most` bounds what only the
     values tell (0 when nothing does)."""
-    dims = [shape[place] if shape is not None and place < len(shape) else -1 for shape in shapes]
+    dims = [shape[axis] if shape is not None and axis < len(shape) else -1 for shape in shapes]
     low, high, other = dims
     if min(dims) < 0:
         return [0, most or -1]

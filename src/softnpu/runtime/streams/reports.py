@@ -7,19 +7,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
-from softnpu.runtime.event import Mark
+from softnpu.runtime.streams.event import Mark
 from softnpu.runtime.threads import UserThread
-
-if TYPE_CHECKING:
-    from softnpu.runtime.stream import Stream
 
 MAX_THREADS = 1024
 
 _UNSUBSCRIBED_SECONDS = 0.001
+
+
+class Source(Protocol):
+    """A stream, as far as its callbacks concern it."""
+
+    id: int
+    subscription: Subscription | None
 
 
 class Report:
@@ -27,7 +31,7 @@ class Report:
 
     __slots__ = ("block", "data", "dropped", "function", "mark", "stream")
 
-    def __init__(self, function: Callable[[Any], object], data: Any, stream: Stream, block: bool) -> None:
+    def __init__(self, function: Callable[[Any], object], data: Any, stream: Source, block: bool) -> None:
         self.function = function
         self.data = data
         self.stream = stream
@@ -62,7 +66,7 @@ class Subscription:
         self.book = book
         self.thread_id = thread_id
         self.thread = _thread_of(thread_id)
-        self.streams: set[Stream] = set()
+        self.streams: set[Source] = set()
         self._reports: deque[Report] = deque()
         self._arrived = threading.Condition()
         self._running: list[Report] = []  # several when a callback processes further callbacks
@@ -112,12 +116,12 @@ class Subscription:
         finally:
             self._running.remove(report)
 
-    def runs_here(self, stream: Stream) -> bool:
+    def runs_here(self, stream: Source) -> bool:
         """Whether the calling thread is inside a blocking callback of the stream."""
         here = threading.get_ident() == self.thread_id
         return here and any(report.block and report.stream is stream for report in tuple(self._running))
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: Source) -> None:
         """The stream needs this thread no longer; callbacks that did not run are dropped."""
         with self._arrived:
             self.streams.discard(stream)
@@ -139,7 +143,7 @@ class ReportBook:
         self._by_thread: dict[int, Subscription] = {}
         self._lock = threading.RLock()
 
-    def subscribe(self, thread_id: int, stream: Stream) -> None:
+    def subscribe(self, thread_id: int, stream: Source) -> None:
         """Bind a thread to the callbacks of a stream."""
         with self._lock:
             if stream.subscription is not None:
@@ -148,39 +152,39 @@ class ReportBook:
                     f"stream {stream.id} is subscribed already, by thread {stream.subscription.thread_id}",
                     "a stream has one callback thread; unsubscribe_report first",
                 )
-            found = self._by_thread.get(thread_id)
-            if found is None:
+            subscription = self._by_thread.get(thread_id)
+            if subscription is None:
                 if len(self._by_thread) >= MAX_THREADS:
                     raise NpuError(
                         codes.RT_OVER_LIMIT,
                         f"{MAX_THREADS} threads are subscribed for callbacks already",
                         "let one thread serve several streams",
                     )
-                found = self._by_thread[thread_id] = Subscription(self, thread_id)
-            elif found.over():
-                found.thread = _thread_of(thread_id)
-            found.streams.add(stream)
-            stream.subscription = found
+                subscription = self._by_thread[thread_id] = Subscription(self, thread_id)
+            elif subscription.over():
+                subscription.thread = _thread_of(thread_id)
+            subscription.streams.add(stream)
+            stream.subscription = subscription
 
-    def unsubscribe(self, thread_id: int, stream: Stream) -> None:
+    def unsubscribe(self, thread_id: int, stream: Source) -> None:
         """Undo `subscribe`."""
         with self._lock:
-            found = stream.subscription
-            if found is None or found.thread_id != thread_id:
+            subscription = stream.subscription
+            if subscription is None or subscription.thread_id != thread_id:
                 raise NpuError(
                     codes.RT_THREAD_SUBSCRIBE,
                     f"thread {thread_id} is not subscribed to stream {stream.id}",
                     "pass the thread id that subscribe_report was called with",
                 )
-        found.leave(stream)
+        subscription.leave(stream)
 
     def process(self, timeout: float | None) -> None:
         """`process_report` for the calling thread."""
-        found = self._by_thread.get(threading.get_ident())
-        if found is None:
+        subscription = self._by_thread.get(threading.get_ident())
+        if subscription is None:
             time.sleep(_UNSUBSCRIBED_SECONDS)  # the guide's threads ask in a loop before they are subscribed
             raise not_subscribed(threading.get_ident())
-        found.process(timeout)
+        subscription.process(timeout)
 
     def forget(self, subscription: Subscription) -> None:
         """A subscription without streams ends."""
