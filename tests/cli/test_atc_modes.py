@@ -75,25 +75,14 @@ def expect_failure(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str
     return match[1], match[3]
 
 
-class FakeBuild(types.ModuleType):
-    """Stands where `softnpu.compiler.build` is."""
-
-    def __init__(self, body: Callable[[Any, Any], Any]) -> None:
-        super().__init__("softnpu.compiler.build")
-        self.build = self.build_single_ops = body
-
-    def check(self, options: Any) -> Any:
-        return self.build(options, None)
-
-
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any, Any], Any]], None]:
-    def install(body: Callable[[Any, Any], Any]) -> None:
-        import softnpu.compiler
+    """Puts a body in the place of what the compiler does in every mode."""
 
-        module = FakeBuild(body)
-        monkeypatch.setitem(sys.modules, "softnpu.compiler.build", module)
-        monkeypatch.setattr(softnpu.compiler, "build", module, raising=False)
+    def install(body: Callable[[Any, Any], Any]) -> None:
+        monkeypatch.setattr("softnpu.compiler.build.build", body)
+        monkeypatch.setattr("softnpu.compiler.single_op.build.build_single_ops", body)
+        monkeypatch.setattr("softnpu.compiler.inspection.precheck.check", lambda options: body(options, None))
 
     return install
 

@@ -273,19 +273,20 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build
     from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.interface import model_info, shapes
+    from softnpu.compiler.interface.model_info import describe_model
     from softnpu.compiler.options.rows import Options
+    from softnpu.compiler.options.shapes import Shapes
     from softnpu.compiler.single_op.graph import to_graph
+    from softnpu.compiler.write import write
 
     try:
         graph = to_graph(op)
-        info = model_info.describe_model(graph, shapes.Shapes())
+        info = describe_model(graph, Shapes())
         key = info.extra["single_op"] = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"
-            build.write(graph, info, path, Options(), check=True)
+            write(graph, info, path, Options(), check=True)
             return OpModel(Om(path.read_bytes()), key, "compiled")
     except AtcError as error:
         raise NpuError(

@@ -69,7 +69,7 @@ def retyped(framework: int, path: Path, types: Mapping[str, int], folder: Path) 
 
 def _tensorflow(path: Path) -> dict[str, Any]:
     from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.frontends.onnx.reader import map_file
+    from softnpu.compiler.frontends.files import map_file
     from softnpu.compiler.frontends.tensorflow.proto import GRAPH
     from softnpu.graph.wire import WireError, decode
 
@@ -102,7 +102,7 @@ def _retype_tensorflow(path: Path, types: Mapping[str, int], folder: Path) -> Pa
 
 def _retype_onnx(path: Path, types: Mapping[str, int], folder: Path) -> Path:
     from softnpu.base.dtypes import to_onnx
-    from softnpu.compiler.frontends.onnx.reader import map_file
+    from softnpu.compiler.frontends.files import map_file
     from softnpu.graph.onnx_def import EXTERNAL, MODEL
     from softnpu.graph.wire import decode, encode
 

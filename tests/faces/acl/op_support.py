@@ -10,7 +10,7 @@ import numpy as np
 
 import acl
 from softnpu.base.dtypes import from_numpy
-from softnpu.compiler.build import build_single_ops
+from softnpu.compiler.single_op.build import build_single_ops
 from softnpu.compiler.options.rows import Options
 from tests.support import ok
 

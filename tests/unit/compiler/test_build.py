@@ -15,8 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.compiler import build
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.inspection import precheck
 from softnpu.compiler.lowering import engine_check
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.single_op.build import build_single_ops
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place
 from softnpu.graph.om import Om
@@ -219,7 +221,7 @@ def test_strings_cannot_go_in_or_out(side: str) -> None:
 
 
 def test_the_report_of_mode_3() -> None:
-    report = build.check(options(dense()))
+    report = precheck.check(options(dense()))
     rows = {row["name"]: row["result"] for row in report["op"]}
     assert (report["result"], report["fail"]) == ("success", 0)
     assert report["total"] == report["pass"] == len(rows)
@@ -228,7 +230,7 @@ def test_the_report_of_mode_3() -> None:
 
 
 def test_the_report_names_what_fails() -> None:
-    report = build.check(options(bad_operator()))
+    report = precheck.check(options(bad_operator()))
     assert (report["result"], report["fail"]) == ("failed", 1)
     (row,) = (row for row in report["op"] if row["result"] == "failed")
     assert row["name"] == "relu" and "NoSuchOperator" in row["cause"][0]["message"]
@@ -259,7 +261,7 @@ def test_a_folder_of_single_operators() -> None:
     ]
     Path("ops.json").write_text(json.dumps(rows))
     told: list[str] = []
-    result = build.build_single_ops(
+    result = build_single_ops(
         Options({"singleop": "ops.json", "output": "out", "soc_version": "Ascend310P3"}),
         lambda stage, _: told.append(stage),
     )

@@ -42,15 +42,17 @@ def lacks(soc: str) -> list[Lack]:
     chip = CHIPS.get(_ALIASES.get(soc, soc))
     if chip is None:
         raise MigrateError(f"The chip {soc} after --soc is not known; known are {', '.join(sorted(CHIPS))}.")
-    found: list[Lack] = []
+    missing: list[Lack] = []
     for table in rows.torch_tables():
-        generations = {one["name"] for one in table.get("generation", ()) if chip["family"] in one["families"]}
+        generations = {
+            generation["name"] for generation in table.get("generation", ()) if chip["family"] in generation["families"]
+        }
         spared = frozenset(table.get("moving", {}).get("operators", ()))
         for kind in ("missing", "dtypes", "one_dtype"):
             for row in table.get(kind, ()):
                 if generations & set(row["generations"]) and not chip.get(row.get("chips_without", ""), False):
-                    found.append(_lack(kind, row, spared))
-    return found
+                    missing.append(_lack(kind, row, spared))
+    return missing
 
 
 def _lack(kind: str, row: dict[str, Any], spared: frozenset[str]) -> Lack:

@@ -101,6 +101,6 @@ def torch_tables() -> Iterator[dict[str, Any]]:
     folder = resources.files("softnpu.spec").joinpath("torch")
     if not folder.is_dir():
         return
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".toml"):
             yield tomllib.loads(entry.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import read
+from softnpu.compiler.frontends.caffe.reader import read
 from softnpu.graph.wire import Message, encode
 from tests.caffe_support import caffemodel, net, run, write
 

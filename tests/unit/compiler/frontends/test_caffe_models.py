@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import read
+from softnpu.compiler.frontends.caffe.reader import read
 from tests.caffe_support import run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.interface.shapes import Gears, Shapes, apply, parse
+from softnpu.compiler.interface.shapes import apply
+from softnpu.compiler.options.shapes import Gears, Shapes, parse
 from softnpu.graph.ir import Graph
 
 

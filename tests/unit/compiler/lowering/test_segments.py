@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from softnpu.compiler import build
-from softnpu.compiler.interface import model_info, shapes
+from softnpu.compiler.interface import model_info
 from softnpu.compiler.lowering.infer import infer_node
 from softnpu.compiler.lowering.segments import is_host, programs_of
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Shapes
+from softnpu.compiler.write import write
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place, view
 from softnpu.graph.ir import Graph, Output, Value
@@ -44,9 +45,9 @@ def op(graph: Graph, kind: str, *inputs: Value | None, **attrs: Any) -> Value:
 
 def run(graph: Graph, folder: Path, **feeds: Array) -> list[Array]:
     """Write the model, open it as a program would, run it."""
-    info = model_info.describe_model(graph, shapes.Shapes())
+    info = model_info.describe_model(graph, Shapes())
     path = folder / "m.om"
-    build.write(graph, info, path, Options({"soc_version": "Ascend310P3"}), check=True)
+    write(graph, info, path, Options({"soc_version": "Ascend310P3"}), check=True)
     source = Om.open(path)
     engine = choose.open_model(source, source.info())
     arrays = [np.ascontiguousarray(feeds[node.name]) for node in graph.inputs]
