@@ -28,8 +28,7 @@ from softnpu.cli.smi.collect import Snapshot, collect, sample
 from softnpu.cli.smi.render import render_csv, render_json, render_table, render_watch
 from softnpu.runtime.board import Board, DeviceUse, ProcessUse
 from softnpu.runtime.device import DeviceInfo, Soc
-
-SOURCE = Path(npu_smi.__file__).parents[2]
+from tests.paths import SOURCE
 
 # Chip rows of the tests, after the samples in the reference (tools.md 1.3 to 1.5) and not after spec/.
 CHIPS: dict[str, dict[str, Any]] = {

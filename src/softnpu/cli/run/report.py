@@ -16,7 +16,7 @@ from softnpu.base.units import human, plural
 from softnpu.cli.run.options import RunOptions
 from softnpu.cli.run.session import Result, quantile
 from softnpu.graph.om import ModelInfo, TensorInfo
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 _FORMATS = {
     value: name.removeprefix("ACL_FORMAT_") for name, value in vars(constants).items() if name.startswith("ACL_FORMAT_")

@@ -37,15 +37,13 @@ def describe_model(graph: Graph, wanted: Shapes, options: Options | None = None)
             _input_size(value, mine),
         )
         tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
-        describe_input(graph, node, tensor, info.extra, mine)
+        describe_input(graph, node, tensor, info.run.aipp, mine)
         info.inputs.append(tensor)
         engine.append(value.name)
-    info.extra["engine_inputs"] = engine
-    if graph.exact_casts:
-        info.extra["exact_casts"] = 1
-    if options is not None and options.status_check:
-        info.extra["status_check"] = 1
-    info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
+    info.run.engine_inputs = engine
+    info.run.exact_casts = bool(graph.exact_casts)
+    info.run.status_check = options is not None and bool(options.status_check)
+    info.run.engine_outputs = [output.value.name for output in graph.outputs]
     if static_gears:
         _describe_gears(graph, info, static_gears, cases)
     else:
@@ -133,7 +131,7 @@ def _describe_gears(graph: Graph, info: ModelInfo, wanted: Gears, cases: list[di
     ]
     info.gear_outputs = [[list(shape or []) for shape in shapes_of_outputs] for shapes_of_outputs in shapes_by_gear]
     largest = max(range(len(cases)), key=lambda index: sum(prod(shape) for shape in cases[index].values()))
-    info.extra["largest_gear"] = largest
+    info.run.largest_gear = largest
     info.memory_size = memory.plan(graph, gears.value_shapes(graph, cases[largest]))
     for index, output in enumerate(graph.outputs):
         value = output.value
@@ -153,7 +151,7 @@ def _describe_gears(graph: Graph, info: ModelInfo, wanted: Gears, cases: list[di
     count = len(wanted.values[0])
     position = next((i for i, node in enumerate(graph.inputs) if node.type == "AippData"), len(info.inputs))
     info.inputs.insert(position, TensorInfo(SHAPE_INPUT, 3, ND, [count], 4 * count))
-    info.extra["engine_inputs"].insert(position, None)
+    info.run.engine_inputs.insert(position, None)
     node = Node(SHAPE_INPUT, "Data", [], [Value(SHAPE_INPUT, 3, (count,))], {"index": position, "_added": True})
     graph.add(node, before=graph.nodes[0])
 

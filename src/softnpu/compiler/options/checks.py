@@ -17,7 +17,7 @@ from softnpu.compiler.interface import outputs
 from softnpu.compiler.messages import error
 from softnpu.compiler.options import shapes
 from softnpu.compiler.options.rows import ALIASES, ROWS, Options
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
 
 CAFFE, MINDSPORE, TENSORFLOW, ONNX = 0, 1, 3, 5
 _NAMES = {CAFFE: "Caffe", MINDSPORE: "MindSpore", TENSORFLOW: "TensorFlow", ONNX: "ONNX"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from softnpu.compiler.messages import error
-from softnpu.spec.tables.atc_options import OPTIONS
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.atc_options import OPTIONS
+from softnpu.spec._generated.chips import CHIPS
 
 ALIASES = {"Ascend910": "Ascend910A"}
 _TENSORFLOW = 3

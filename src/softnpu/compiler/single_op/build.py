@@ -50,5 +50,5 @@ def _write_single(operator: SingleOp, path: Path, options: Options) -> None:
     graph = to_graph(operator)
     graph.name = operator.op
     info = describe_model(graph, Shapes())
-    info.extra["single_op"] = operator.key()
+    info.run.single_op = operator.key()
     write(graph, info, path, options, check=True)

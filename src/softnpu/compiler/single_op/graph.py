@@ -16,7 +16,7 @@ from softnpu.compiler.messages import error
 from softnpu.compiler.single_op.description import UNKNOWN_RANK, SingleOp, Tensor, operator_of
 from softnpu.compiler.single_op.words import ND, format_word
 from softnpu.graph.ir import Graph, Node, Output, Shape, Value
-from softnpu.ops._layouts import cube_width, private
+from softnpu.ops.common.private_formats import cube_width, private
 
 _CASTS = frozenset({(9, 3), (3, 9), (1, 0), (0, 1)})  # found and said types of an output that a Cast may bridge
 _TRANSDATA = "TransData"

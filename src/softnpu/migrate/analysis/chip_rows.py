@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from softnpu.migrate.errors import MigrateError
-from softnpu.migrate.rules import rows
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
+from softnpu.spec._generated.torch_adapter import ROWS
 
 _ALIASES = {"Ascend910": "Ascend910A"}
 
@@ -42,17 +42,14 @@ def lacks(soc: str) -> list[Lack]:
     chip = CHIPS.get(_ALIASES.get(soc, soc))
     if chip is None:
         raise MigrateError(f"The chip {soc} after --soc is not known; known are {', '.join(sorted(CHIPS))}.")
-    missing: list[Lack] = []
-    for table in rows.torch_tables():
-        generations = {
-            generation["name"] for generation in table.get("generation", ()) if chip["family"] in generation["families"]
-        }
-        spared = frozenset(table.get("moving", {}).get("operators", ()))
-        for kind in ("missing", "dtypes", "one_dtype"):
-            for row in table.get(kind, ()):
-                if generations & set(row["generations"]) and not chip.get(row.get("chips_without", ""), False):
-                    missing.append(_lack(kind, row, spared))
-    return missing
+    generations = {row["name"] for row in ROWS["generation"] if chip["family"] in row["families"]}
+    spared = frozenset(ROWS["moving"]["operators"])
+    return [
+        _lack(kind, row, spared)
+        for kind in ("missing", "dtypes", "one_dtype")
+        for row in ROWS[kind]
+        if generations & set(row["generations"]) and not chip.get(row.get("chips_without", ""), False)
+    ]
 
 
 def _lack(kind: str, row: dict[str, Any], spared: frozenset[str]) -> Lack:

@@ -1,13 +1,12 @@
-"""The rows of `spec/migrate` and `spec/torch`: which names are rewritten, reported or slow, and what a chip lacks."""
+"""The rows of `spec/migrate`: which names are rewritten, reported or slow."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 VERSIONS = ("1.5.0", "1.8.1", "1.11.0", "2.0.1", "2.1.0", "2.6.0", "2.7.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0")
@@ -43,9 +42,9 @@ class Affinity:
 
 @functools.cache
 def table(name: str) -> dict[str, Any]:
-    """A file of `spec/migrate`."""
-    text = resources.files("softnpu.spec").joinpath("migrate", f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    """A file of `spec/migrate`, as the table that is made from it."""
+    rows: dict[str, Any] = importlib.import_module(f"softnpu.spec._generated.migrate.{name}").ROWS
+    return rows
 
 
 @functools.cache
@@ -94,13 +93,3 @@ def find(rows: Mapping[str, Any], name: str) -> Any | None:
         if row is not None:
             return row
     return None
-
-
-def torch_tables() -> Iterator[dict[str, Any]]:
-    """The files of `spec/torch`, which say what operators of a chip lack; none when the folder is not there."""
-    folder = resources.files("softnpu.spec").joinpath("torch")
-    if not folder.is_dir():
-        return
-    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
-        if entry.name.endswith(".toml"):
-            yield tomllib.loads(entry.read_text(encoding="utf-8"))

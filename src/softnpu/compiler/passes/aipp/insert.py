@@ -18,8 +18,8 @@ from softnpu.compiler.options.rows import Options
 from softnpu.compiler.options.shapes import Gears
 from softnpu.compiler.passes.aipp.config import AippConfig, invalid
 from softnpu.graph import aipp
+from softnpu.graph.inout import AippEntry, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Shape, Value
-from softnpu.graph.om import TensorInfo
 
 NCHW, NHWC = 0, 1
 UINT8 = 4
@@ -266,38 +266,42 @@ def _ranges(
 # ---- what programs see -----------------------------------------------------------------------------------------------
 
 
-def describe_input(graph: Graph, node: Node, tensor: TensorInfo, extra: dict[str, Any], cases: Sequence[Shape]) -> None:
-    """Complete the description of an input with AIPP, and note under `extra["aipp"][name]` what the executor needs: the type
+def describe_input(
+    graph: Graph, node: Node, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
+) -> None:
+    """Complete the description of an input with AIPP, and note in `entries`, under its name, what the executor needs: the type
     (aclmdlInputAippType), and for static AIPP the answer of get_first_aipp_info. `cases` are the shapes of the gears."""
     for step in aipp.find(graph):
         if step.block is node:
-            extra.setdefault("aipp", {})[node.name] = {"type": 3}
+            entries[node.name] = AippEntry(3)
         if step.data is not node:
             continue
         if step.static:
-            _describe_static(step, tensor, extra, cases)
+            _describe_static(step, tensor, entries, cases)
         else:
-            _describe_dynamic(step, tensor, extra)
+            _describe_dynamic(step, tensor, entries)
 
 
-def _describe_static(step: aipp.AippInput, tensor: TensorInfo, extra: dict[str, Any], cases: Sequence[Shape]) -> None:
+def _describe_static(
+    step: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
+) -> None:
     shape = step.data.output.shape or ()
     tensor.dims, tensor.dims_v2 = list(step.data.attrs["aipp_dims"]), list(shape)
     sizes = [aipp.source_size(step.data, case) for case in (cases or [shape])]
     known = [size for size in sizes if min(size) >= 0]
-    extra.setdefault("aipp", {})[step.data.name] = {"type": 1, "info": aipp.first_info(step, known)}
+    entries[step.data.name] = AippEntry(1, aipp.first_info(step, known))
 
 
-def _describe_dynamic(step: aipp.AippInput, tensor: TensorInfo, extra: dict[str, Any]) -> None:
+def _describe_dynamic(step: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry]) -> None:
     tensor.size, tensor.ranges = step.max_src_image_size, []
     attrs = step.node.attrs
     assert step.block is not None
-    extra.setdefault("aipp", {})[step.data.name] = {
-        "type": 2,
-        "block": step.block.name,
-        "feature": step.node.output.name,
-        "dtype": attrs["model_dtype"],
-        "format": attrs["model_format"],
-        "shape": attrs["model_shape"],
-        "max_src_image_size": step.max_src_image_size,
-    }
+    entries[step.data.name] = AippEntry(
+        2,
+        block=step.block.name,
+        feature=step.node.output.name,
+        dtype=attrs["model_dtype"],
+        format=attrs["model_format"],
+        shape=attrs["model_shape"],
+        max_src_image_size=step.max_src_image_size,
+    )
