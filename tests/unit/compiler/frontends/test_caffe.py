@@ -22,16 +22,16 @@ def rand(*shape: int, seed: int = 1, low: float = -1.0, high: float = 1.0) -> Ar
 
 
 def head(**inputs: tuple[int, ...]) -> str:
-    found = ""
+    text = ""
     for name, shape in inputs.items():
-        dims = " ".join(f"dim: {one}" for one in shape)
-        found += f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}\n'
-    return found
+        dims = " ".join(f"dim: {dim}" for dim in shape)
+        text += f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}\n'
+    return text
 
 
 def layer(kind: str, param: str = "", bottom: str = "x", top: str = "y", name: str = "") -> str:
-    bottoms = " ".join(f'bottom: "{one}"' for one in bottom.split())
-    tops = " ".join(f'top: "{one}"' for one in top.split())
+    bottoms = " ".join(f'bottom: "{name}"' for name in bottom.split())
+    tops = " ".join(f'top: "{name}"' for name in top.split())
     return f'layer {{ name: "{name or top.split()[0]}" type: "{kind}" {bottoms} {tops} {param} }}\n'
 
 
@@ -41,18 +41,18 @@ def opencv(
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
     prototxt, weights = write(folder, text, blobs)
     other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
-    for name, one in feeds.items():
-        other.setInput(one, name)
-    return [np.array(one) for one in other.forward(outputs)]
+    for name, array in feeds.items():
+        other.setInput(array, name)
+    return [np.array(array) for array in other.forward(outputs)]
 
 
 def compare(
     folder: Path, text: str, blobs: dict[str, list[Array]], feeds: dict[str, Array], tolerance: float = 1e-5
 ) -> None:
     graph = net(folder, text, blobs)
-    found = run(graph, *[feeds[node.name] for node in graph.inputs])
-    wanted = opencv(folder, text, blobs, feeds, [one.name.split(":")[0] for one in graph.outputs])
-    for output, ours, theirs in zip(graph.outputs, found, wanted, strict=True):
+    computed = run(graph, *[feeds[node.name] for node in graph.inputs])
+    wanted = opencv(folder, text, blobs, feeds, [output.name.split(":")[0] for output in graph.outputs])
+    for output, ours, theirs in zip(graph.outputs, computed, wanted, strict=True):
         assert ours.size == theirs.size, (output.name, ours.shape, theirs.shape)
         np.testing.assert_allclose(
             ours.reshape(-1), theirs.reshape(-1), rtol=tolerance, atol=tolerance, err_msg=output.name
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, dict[str, list[Array]], dict[str, Array]]] = {}
 
 def case(name: str, text: str, blobs: list[Array] | None = None, x: Array | None = None, **more: Array) -> None:
     feeds = {"x": rand(*MAP) if x is None else x, **more}
-    CASES[name] = (head(**{key: one.shape for key, one in feeds.items()}) + text, {"y": blobs or []}, feeds)
+    CASES[name] = (head(**{key: array.shape for key, array in feeds.items()}) + text, {"y": blobs or []}, feeds)
 
 
 def conv(name: str, kind: str, param: str, *blobs: Array) -> None:
@@ -191,10 +191,10 @@ def test_slice_and_split_give_their_tops(tmp_path: Path) -> None:
     )
     graph = net(tmp_path, text)
     x = rand(*MAP)
-    found = dict(zip([one.name for one in graph.outputs], run(graph, x), strict=True))
-    assert sorted(found) == ["cut:0:a", "cut:2:c", "twice:0:d", "twice:1:e"]
-    np.testing.assert_array_equal(found["cut:0:a"], x[:, :1])
-    np.testing.assert_array_equal(found["twice:1:e"], x[:, 1:4])
+    by_name = dict(zip([output.name for output in graph.outputs], run(graph, x), strict=True))
+    assert sorted(by_name) == ["cut:0:a", "cut:2:c", "twice:0:d", "twice:1:e"]
+    np.testing.assert_array_equal(by_name["cut:0:a"], x[:, :1])
+    np.testing.assert_array_equal(by_name["twice:1:e"], x[:, 1:4])
 
 
 def test_a_scale_may_come_from_another_layer(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_net_in_the_old_head_form_with_in_place_layers(tmp_path: Path) -> None
     assert [node.name for node in graph.inputs] == ["data"]
     assert graph.inputs[0].output.format == 0
     assert [node.name for node in graph.nodes] == ["data", "neg", "relu", "plus"]
-    assert [one.name for one in graph.outputs] == ["plus:0:p"]
+    assert [output.name for output in graph.outputs] == ["plus:0:p"]
     x = rand(1, 3, 4, 4)
     np.testing.assert_allclose(run(graph, x)[0], np.maximum(-x, 0) + 1, rtol=1e-6)
 
@@ -245,7 +245,7 @@ def test_input_shape_form_and_shapes_from_outside(tmp_path: Path) -> None:
     files = write(tmp_path, text)
     graph, _ = read(*files, "net", {"a": (2, 3, 8, 8)})
     assert [node.output.shape for node in graph.inputs] == [(2, 3, 8, 8), (2, 5)]
-    assert [one.value.shape for one in graph.outputs] == [(2, 3, 8, 8), (2, 5)]
+    assert [output.value.shape for output in graph.outputs] == [(2, 3, 8, 8), (2, 5)]
 
 
 def test_layers_of_training_are_left_out(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_layers_of_training_are_left_out(tmp_path: Path) -> None:
         + layer("Accuracy", "accuracy_param { top_k: 5 }", "x label", "accuracy")
     )
     graph, notes = read(*write(tmp_path, text), "net")
-    assert [one.name for one in graph.outputs] == ["y:0:y"]
+    assert [output.name for output in graph.outputs] == ["y:0:y"]
     assert len(notes) == 4
     assert "'loss' of type SoftmaxWithLoss" in notes[2]
 
@@ -279,7 +279,7 @@ def test_names_of_layers_stay_names_of_nodes(tmp_path: Path) -> None:
 def test_weights_are_views_of_the_file(tmp_path: Path) -> None:
     graph = net(tmp_path, *CASES["convolution"][:2])
     constants = [node.data for node in graph.nodes if node.type == "Const"]
-    assert constants and all(isinstance(one.data, memoryview) for one in constants if one is not None)
+    assert constants and all(isinstance(constant.data, memoryview) for constant in constants if constant is not None)
 
 
 # ---- other forms of weights ------------------------------------------------------------------------------------------
@@ -289,15 +289,15 @@ _SHAPE = Message("BlobShape").add(dim=(1, "int64", True))
 
 
 def weights(blob: Message, *blobs: dict[str, Any]) -> bytes:
-    one = Message("Layer").add(name=(1, "string"), type=(2, "string"), blobs=(7, blob, True))
+    layer_message = Message("Layer").add(name=(1, "string"), type=(2, "string"), blobs=(7, blob, True))
     return encode(
-        Message("Net").add(layer=(100, one, True)),
+        Message("Net").add(layer=(100, layer_message, True)),
         {"layer": [{"name": "y", "type": "InnerProduct", "blobs": list(blobs)}]},
     )
 
 
 def unpacked(values: Array) -> bytes:
-    return b"".join(b"\x2d" + struct.pack("<f", one) for one in values.reshape(-1))
+    return b"".join(b"\x2d" + struct.pack("<f", number) for number in values.reshape(-1))
 
 
 def forms() -> dict[str, bytes]:
@@ -307,7 +307,7 @@ def forms() -> dict[str, bytes]:
     double = Message("Blob").add(shape=(7, _SHAPE), double_data=(8, "bytes"))
     raw = Message("Blob").add(shape=(7, _SHAPE), kind=(10, "enum"), raw=(12, "bytes"))
     loose = Message("Blob").add(shape=(7, _SHAPE))
-    body = [encode(loose, {"shape": {"dim": list(one.shape)}}) + unpacked(one) for one in (w, b)]
+    body = [encode(loose, {"shape": {"dim": list(array.shape)}}) + unpacked(array) for array in (w, b)]
     holder = Message("Layer").add(name=(1, "string"), blobs=(7, "bytes", True))
     return {
         "four dims": weights(
@@ -316,13 +316,18 @@ def forms() -> dict[str, bytes]:
             {"num": 1, "channels": 1, "height": 1, "width": 2, "data": b.tobytes()},
         ),
         "doubles": weights(
-            double, *[{"shape": {"dim": list(one.shape)}, "double_data": one.astype("<f8").tobytes()} for one in (w, b)]
+            double,
+            *[{"shape": {"dim": list(array.shape)}, "double_data": array.astype("<f8").tobytes()} for array in (w, b)],
         ),
         "raw half": weights(
-            raw, *[{"shape": {"dim": list(one.shape)}, "kind": 2, "raw": one.astype("<f2").tobytes()} for one in (w, b)]
+            raw,
+            *[
+                {"shape": {"dim": list(array.shape)}, "kind": 2, "raw": array.astype("<f2").tobytes()}
+                for array in (w, b)
+            ],
         ),
         "raw float": weights(
-            raw, *[{"shape": {"dim": list(one.shape)}, "kind": 1, "raw": one.tobytes()} for one in (w, b)]
+            raw, *[{"shape": {"dim": list(array.shape)}, "kind": 1, "raw": array.tobytes()} for array in (w, b)]
         ),
         "not packed": encode(Message("Net").add(layer=(100, holder, True)), {"layer": [{"name": "y", "blobs": body}]}),
     }
@@ -483,8 +488,8 @@ def test_damaged_files_never_crash(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for _ in range(60):
         data = bytearray(good[: generator.integers(1, len(good) + 1)])
-        for place in generator.integers(0, len(data), 3):
-            data[place] = generator.integers(0, 256)
+        for offset in generator.integers(0, len(data), 3):
+            data[offset] = generator.integers(0, 256)
         path.write_bytes(data)
         try:
             read(prototxt, path, "net")

@@ -48,18 +48,18 @@ B = {"b": rand(8, seed=6)}
 NORM = op("BatchNormalization", ["c", "scale", "offset", "mean", "var"], ["y"], epsilon=1e-3)
 
 
-def check(one, nodes, inputs, weights, tmp_path: Path, outputs=("y",), opset=13, count=(1, 1)) -> Graph:
+def check(step, nodes, inputs, weights, tmp_path: Path, outputs=("y",), opset=13, count=(1, 1)) -> Graph:
     """Run one pass on a model and compare with the file's own result."""
-    made = model(list(nodes), inputs, list(outputs), weights, opset)
-    graph = load(made, tmp_path)
-    assert one.run(graph) == count
+    proto = model(list(nodes), inputs, list(outputs), weights, opset)
+    graph = load(proto, tmp_path)
+    assert step.run(graph) == count
     graph.sweep()
     rng = np.random.default_rng(9)
     feeds = {}
     for node in graph.inputs:
         dtype = {0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 12: np.bool_}[node.output.dtype]
         feeds[node.name] = (rng.standard_normal(node.output.shape) * 3).astype(dtype)
-    for mine, theirs in zip(compute(graph, feeds), original(made, feeds), strict=True):
+    for mine, theirs in zip(compute(graph, feeds), original(proto, feeds), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
     return graph
 
@@ -93,16 +93,16 @@ def test_a_batch_norm_stays_when_somebody_else_takes_the_convolution(tmp_path: P
         conv_batchnorm, [CONV, NORM, op("Relu", ["c"], ["z"])], X, weights, tmp_path, outputs=("y", "z"), count=(0, 0)
     )
     weights["var"] = np.full(8, -1.0, np.float32)
-    made = load(model([CONV, NORM], X, ["y"], weights), tmp_path)
-    assert conv_batchnorm.run(made) == (0, 0)
+    graph = load(model([CONV, NORM], X, ["y"], weights), tmp_path)
+    assert conv_batchnorm.run(graph) == (0, 0)
 
 
 def test_a_batch_norm_that_does_not_fit_the_type_stays(tmp_path: Path) -> None:
     weights = W | norm_weights(8)
     weights["scale"] = np.full(8, 3e38, np.float32)
-    made = load(model([CONV, NORM], X, ["y"], weights), tmp_path)
-    assert conv_batchnorm.run(made) == (1, 0)
-    assert types(made) == ["Conv2D", "BatchNorm"]
+    graph = load(model([CONV, NORM], X, ["y"], weights), tmp_path)
+    assert conv_batchnorm.run(graph) == (1, 0)
+    assert types(graph) == ["Conv2D", "BatchNorm"]
 
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (1, 8, 1, 1), (), (1,), (1, 1, 1)])
@@ -217,8 +217,8 @@ def test_padding_that_is_no_zero_padding_of_the_picture_stays(tmp_path: Path) ->
     conv = op("Conv", ["p", "w"], ["y"])
     pads = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)}
     check(pad_conv, [op("Pad", ["x", "pads"], ["p"], mode="reflect"), conv], X, W | pads, tmp_path, count=(0, 0))
-    one = {"one": np.array(1, np.float32)}
-    check(pad_conv, [op("Pad", ["x", "pads", "one"], ["p"]), conv], X, W | pads | one, tmp_path, count=(0, 0))
+    fill = {"one": np.array(1, np.float32)}
+    check(pad_conv, [op("Pad", ["x", "pads", "one"], ["p"]), conv], X, W | pads | fill, tmp_path, count=(0, 0))
     deep = {"pads": np.array([0, 1, 0, 0, 0, 1, 0, 0], np.int64), "w": rand(8, 6, 3, 3)}
     check(pad_conv, [op("Pad", ["x", "pads"], ["p"]), conv], X, deep, tmp_path, count=(1, 0))
     same = op("Conv", ["p", "w"], ["y"], auto_pad="SAME_UPPER")
@@ -319,11 +319,11 @@ def test_lossless_agrees_with_numpy() -> None:
         11: "f8",
         12: "?",
     }
-    for first, one in numbers.items():
+    for first, own in numbers.items():
         for second, other in numbers.items():
             if second == 12 or (first in (3, 9, 10, 8) and second in (0, 1, 11)):
                 continue  # NumPy calls int64 → double safe, which it is not
-            assert cast_cast.lossless(first, second) == np.can_cast(one, other, "safe"), (one, other)
+            assert cast_cast.lossless(first, second) == np.can_cast(own, other, "safe"), (own, other)
     assert not cast_cast.lossless(9, 11)
     assert cast_cast.lossless(3, 11)
     assert not cast_cast.lossless(3, 0)
@@ -478,8 +478,8 @@ def test_mish_and_squares(tmp_path: Path) -> None:
     }
     assert types(check(pow_square, [op("Pow", ["x", "two"], ["y"])], X, two, tmp_path)) == ["Square"]
     check(pow_square, [op("Pow", ["x", "three"], ["y"])], X, two, tmp_path, count=(0, 0))
-    one = {"wide": np.full((1, 1, 1, 1, 1), 2, np.float32)}
-    check(pow_square, [op("Pow", ["x", "wide"], ["y"])], X, one, tmp_path, count=(0, 0))
+    exponent = {"wide": np.full((1, 1, 1, 1, 1), 2, np.float32)}
+    check(pow_square, [op("Pow", ["x", "wide"], ["y"])], X, exponent, tmp_path, count=(0, 0))
 
 
 def test_convolution_and_relu_are_one_node(tmp_path: Path) -> None:
@@ -506,12 +506,12 @@ def test_what_bodies_take_by_name_stays(tmp_path: Path) -> None:
         op("Add", ["a", "b"], ["t"]),
         op("Sub", ["t", "i"], ["y"]),
     ]
-    made = model(nodes, {"x": [2, 3], "c": (TensorProto.BOOL, [])}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model(nodes, {"x": [2, 3], "c": (TensorProto.BOOL, [])}, ["y"])
+    graph = load(proto, tmp_path)
     order.run(graph, Switches(), FusionReport())
     for choice in (True, False):
         feeds = {"x": rand(2, 3), "c": np.array(choice)}
-        np.testing.assert_allclose(compute(graph, feeds)[0], original(made, feeds)[0], rtol=1e-6)
+        np.testing.assert_allclose(compute(graph, feeds)[0], original(proto, feeds)[0], rtol=1e-6)
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
@@ -531,20 +531,20 @@ def test_the_whole_order_on_a_block(tmp_path: Path) -> None:
     weights = (
         W | norm_weights(8) | {"k": rand(8, 1, 1), "v": rand(2, 8, 1, 1), "pads": np.array([0, 0, 1, 1] * 2, np.int64)}
     )
-    made = model(nodes, X, ["z"], weights)
-    graph = load(made, tmp_path)
+    proto = model(nodes, X, ["z"], weights)
+    graph = load(proto, tmp_path)
     report = FusionReport()
     order.run(graph, Switches(), report)
     assert types(graph) == ["Conv2D", "Conv2D"]
     assert report.counts("ConvBatchnormFusionPass") == (1, 1)
     assert report.counts("TbeCommonRules0FusionPass") == (1, 1)
     feeds = {"x": rand(2, 4, 6, 6, seed=11)}
-    np.testing.assert_allclose(compute(graph, feeds)[0], original(made, feeds)[0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(compute(graph, feeds)[0], original(proto, feeds)[0], rtol=1e-4, atol=1e-4)
 
 
 def test_switched_off_passes_do_not_run(tmp_path: Path) -> None:
-    made = model([CONV, NORM, op("Relu", ["y"], ["z"])], X, ["z"], W | norm_weights(8))
-    graph = load(made, tmp_path)
+    proto = model([CONV, NORM, op("Relu", ["y"], ["z"])], X, ["z"], W | norm_weights(8))
+    graph = load(proto, tmp_path)
     order.run(graph, Switches({"GraphFusion": {"ALL": False}, "UBFusion": {"ALL": False}}), report := FusionReport())
     assert types(graph) == ["Conv2D", "BatchNorm", "Relu"]
     assert report.content() == [{"session_and_graph_id_0_0": {"graph_fusion": {}, "ub_fusion": {}}}]
@@ -608,10 +608,10 @@ def random_model(seed: int):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_sequence_of_passes_keeps_the_numbers(seed: int, tmp_path: Path) -> None:
-    made = random_model(seed)
-    graph = load(made, tmp_path)
+    proto = random_model(seed)
+    graph = load(proto, tmp_path)
     feeds = {"x": rand(1, CHANNELS, 5, 5, seed=seed) * 0.5}
-    expected = original(made, feeds)
+    expected = original(proto, feeds)
     steps = list(order.ORDER)
     if seed % 2:
         np.random.default_rng(seed).shuffle(steps)
