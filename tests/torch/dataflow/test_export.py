@@ -12,7 +12,7 @@ import torch_npu  # noqa: F401
 from torch import nn
 
 from softnpu.flow import codes
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.drawing.decorate import method
 from softnpu.flow.drawing.npu_model import npu_model
 from softnpu.flow.drawing.points import Framework
@@ -46,7 +46,7 @@ def model_body(node: Any) -> Any:
         node.point.framework.value, node.point.graph_file, node.name, node.input_num, node.output_num
     )
     body = load(model_build.build(source))
-    body.start(Place(node.name, node.input_num, node.output_num))
+    body.start(InstanceInfo(node.name, node.input_num, node.output_num))
     return body
 
 

@@ -49,15 +49,15 @@ def _decorated(target: Any, options: dict[str, Any]) -> Any:
         if wrong:
             raise TypeError(f"npu_model: {', '.join(wrong)} is for classes; {_name(target)} is none")
         _refuse_stream(target, {})
-    made = decorate.decorate(target, decorate.Options(options, loader=LOADER, on_device=True))
+    decorated = decorate.decorate(target, decorate.Options(options, loader=LOADER, on_device=True))
     if inspect.isclass(target):
-        for function, choice in decorate.methods(made, made._df_options):
+        for function, choice in decorate.methods(decorated, decorated._df_options):
             _refuse_stream(getattr(target, function.name), {"stream_input": function.stream, "choice_output": choice})
-        made._df_level_1 = made.fnode.__func__
-        made.fnode = made._fnode = classmethod(_fnode)
+        decorated._df_level_1 = decorated.fnode.__func__
+        decorated.fnode = decorated._fnode = classmethod(_fnode)
     else:
-        made.fnode = functools.wraps(made.fnode)(functools.partial(_function_node, made.fnode))
-    return made
+        decorated.fnode = functools.wraps(decorated.fnode)(functools.partial(_function_node, decorated.fnode))
+    return decorated
 
 
 def _name(target: Any) -> str:
@@ -98,7 +98,7 @@ def _fnode(cls: Any, *args: Any, **kwargs: Any) -> FlowNode:
 def _descriptions(cls: Any, descs: Any) -> list[TensorDesc]:
     if not descs:
         raise TypeError(f"npu_model: {cls.__name__} with optimize_level=2 needs input_descs, a list of df.TensorDesc")
-    if not isinstance(descs, list | tuple) or not all(isinstance(one, TensorDesc) for one in descs):
+    if not isinstance(descs, list | tuple) or not all(isinstance(desc, TensorDesc) for desc in descs):
         raise TypeError(f"npu_model: input_descs of {cls.__name__} is a list of df.TensorDesc, not {descs!r}")
     return list(descs)
 
@@ -138,9 +138,9 @@ class _Methods:
 
 def _forward(cls: Any, inputs: int) -> Function:
     """The method that is exported, which is `forward`."""
-    marked = [one for one, _ in decorate.methods(cls, cls._df_options)]
-    if [one.name for one in marked] != ["forward"]:
-        names = ", ".join(one.name for one in marked) or "none"
+    marked = [function for function, _ in decorate.methods(cls, cls._df_options)]
+    if [function.name for function in marked] != ["forward"]:
+        names = ", ".join(function.name for function in marked) or "none"
         raise TypeError(
             f"npu_model: level 2 exports forward; mark only it with @df.method(), in {cls.__name__} are: {names}"
         )
@@ -167,19 +167,19 @@ def compiled(module: Any, descs: list[TensorDesc], folder: Path, outputs: int, n
             "set num_returns in df.method or annotate the result."
         )
     onnx.unlink()
-    made = folder / EXPORTED
-    made.write_bytes(spec.data["om"])
-    return made
+    om = folder / EXPORTED
+    om.write_bytes(spec.data["om"])
+    return om
 
 
 def export(module: Any, descs: list[TensorDesc], path: Path) -> Path:
     """ONNX of a module in evaluation mode; a negative dimension is open and traced with 1."""
     torch = torch_door.torch()
     names = [f"input_{index}" for index in range(len(descs))]
-    inputs = tuple(_example(one) for one in descs)
+    inputs = tuple(_example(desc) for desc in descs)
     axes = {
-        name: {place: f"{name}_{place}" for place, dim in enumerate(one._shape) if dim < 0}
-        for name, one in zip(names, descs, strict=True)
+        name: {axis: f"{name}_{axis}" for axis, dim in enumerate(desc._shape) if dim < 0}
+        for name, desc in zip(names, descs, strict=True)
     }
     module.to("cpu").eval()
     try:

@@ -84,8 +84,8 @@ class FuncProcessPoint(ProcessPoint):
             return project.read(self.compile_config_path) if self.compile_config_path else None
         maker = getattr(self.py_func, "_flow_work", None)
         if maker is not None:
-            made: work.Work = maker()
-            return made
+            node_work: work.Work = maker()
+            return node_work
         if not isinstance(self.py_func, type):
             raise TypeError(f"py_func is a class or what df.pyflow made, not {type(self.py_func).__name__}")
         return work.of_class(self.py_func)

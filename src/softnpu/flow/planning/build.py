@@ -101,8 +101,8 @@ def arrange(outputs: Sequence[FlowOutput]) -> tuple[list[FlowOutput], list[int]]
         first.setdefault(output.node, len(first))
     order = sorted(range(len(outputs)), key=lambda at: (first[outputs[at].node], outputs[at].index))
     mapping = [0] * len(outputs)
-    for place, at in enumerate(order):
-        mapping[at] = place
+    for position, at in enumerate(order):
+        mapping[at] = position
     return [outputs[at] for at in order], mapping
 
 
@@ -123,7 +123,7 @@ def plan(
     """
     models = {} if bare else _models(drawing, options, parallel)
     number = {node: index for index, node in enumerate(drawing.along)}
-    made = Plan(
+    whole = Plan(
         name,
         tuple(data.name for data in drawing.inputs),
         tuple(_node(node, models, bare) for node in drawing.along),
@@ -135,18 +135,18 @@ def plan(
         options,
     )
     if bare:
-        return made
-    validate.check(made)
-    return made if nested else _placed(made, options.get(DEPLOY_FILE))
+        return whole
+    validate.check(whole)
+    return whole if nested else _placed(whole, options.get(DEPLOY_FILE))
 
 
-def _placed(made: Plan, file: str | None) -> Plan:
+def _placed(whole: Plan, file: str | None) -> Plan:
     """Instances as the deployment file says."""
     if not file:
-        return made
+        return whole
     described = config.resource_config()
-    places = deploy.apply(made, file, numa.read(described) if described else None)
-    return replace(made, nodes=tuple(replace(node, instances=places[deploy.label(node)]) for node in made.nodes))
+    places = deploy.apply(whole, file, numa.read(described) if described else None)
+    return replace(whole, nodes=tuple(replace(node, instances=places[deploy.label(node)]) for node in whole.nodes))
 
 
 def _edges(drawing: Drawing, number: dict[FlowNode, int]) -> dict[Port, tuple[Port, ...]]:
@@ -223,21 +223,21 @@ def _map(node: FlowNode, what: str, count: int) -> list[int]:
         )
     rest = iter([index for index in range(limit) if index not in told.values()])
     try:
-        made = [told[index] if index in told else next(rest) for index in range(count)]
+        indexes = [told[index] if index in told else next(rest) for index in range(count)]
     except StopIteration:
-        made = []
-    if sorted(made) != list(range(limit)):
+        indexes = []
+    if sorted(indexes) != list(range(limit)):
         raise DfException(
             f"Node {node.name}: map_{what} gives {what}s of the process point to {told}; each has to be there once."
         )
-    return made
+    return indexes
 
 
 def _inverse(node: FlowNode, what: str) -> tuple[int, ...]:
     """For each index of the node the model's; empty when they are the same."""
-    made = _map(node, what, node.input_num if what == "input" else node.output_num)
-    inverse = tuple(made.index(index) for index in range(len(made)))
-    return () if inverse == tuple(range(len(made))) else inverse
+    indexes = _map(node, what, node.input_num if what == "input" else node.output_num)
+    inverse = tuple(indexes.index(index) for index in range(len(indexes)))
+    return () if inverse == tuple(range(len(indexes))) else inverse
 
 
 def _node(node: FlowNode, models: dict[Key, BodySpec], bare: bool) -> Node:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from softnpu.flow import codes, log
-from softnpu.flow.body import Body, Place, load
+from softnpu.flow.body import Body, InstanceInfo, load
 from softnpu.flow.message import Message, failure
 from softnpu.flow.plan import Function, Node, Plan
 from softnpu.flow.running import cells
@@ -52,10 +52,10 @@ class Host(Protocol):
 class Runner:
     """A node instance in its host."""
 
-    def __init__(self, plan: Plan, node: Node, seat: int, place: Place, row: Cells, host: Host) -> None:
+    def __init__(self, plan: Plan, node: Node, seat: int, instance: InstanceInfo, row: Cells, host: Host) -> None:
         self.node = node
         self.seat = seat
-        self.place = place
+        self.instance = instance
         self.host = host
         self.words = row.words
         self.body: Body = load(node.body)
@@ -79,7 +79,7 @@ class Runner:
         self.ticking = [each for each in self.inputs if each.batch is not None]
 
     def _inputs(self) -> list[Input | StreamInput]:
-        made: dict[int, Input | StreamInput] = {}
+        inputs: dict[int, Input | StreamInput] = {}
         for task in self.tasks:
             inlets = []
             for index in task.function.inputs:
@@ -87,17 +87,17 @@ class Runner:
                 batch = None if rule is None else Batching(rule, self)
                 if task.function.stream:
                     inlets.append(StreamInput(self, batch))
-                    made[index] = inlets[-1]
+                    inputs[index] = inlets[-1]
                 else:
-                    made[index] = Input(self, index, task, batch)
+                    inputs[index] = Input(self, index, task, batch)
             if task.function.stream:
                 self.threads.append(StreamThread(self, task, inlets))
-        return [made[index] for index in sorted(made)]
+        return [inputs[index] for index in sorted(inputs)]
 
     def start(self) -> None:
         """Load the user's code; exceptions are the host's to report."""
         self.words[cells.STATE] = cells.STARTING
-        self.body.start(self.place)
+        self.body.start(self.instance)
         self.words[cells.STATE] = cells.READY
 
     def enter_streams(self) -> None:
@@ -168,7 +168,9 @@ class Runner:
         code = 0 if self.body.takes_failures else _failed(messages)
         if self.fatal and self.fatal.get(task.index) == trans_id and trans_id:
             del self.fatal[task.index]
-            log.error("node %s: transaction %s was being worked on when its process ended", self.place.node, trans_id)
+            log.error(
+                "node %s: transaction %s was being worked on when its process ended", self.instance.node, trans_id
+            )
             code = codes.FUNC_FAILED
         if code:
             self.fail(task.function, head, code)
@@ -199,7 +201,7 @@ class Runner:
         try:
             return self.body.call(task.index, messages, self.out)
         except (Exception, SystemExit):  # a function may end its call, not its node
-            log.error("node %s, function %s: %s", self.place.node, task.function.name, traceback.format_exc())
+            log.error("node %s, function %s: %s", self.instance.node, task.function.name, traceback.format_exc())
             return codes.FUNC_FAILED
 
     def _call_failed(self, task: Task, head: Message | None, code: int) -> None:
@@ -207,18 +209,18 @@ class Runner:
         if self.strict:
             self.stopped = True
             self.words[cells.STATE] = cells.STOPPED
-            log.error("node %s stops: function %s returned %s", self.place.node, task.function.name, code)
+            log.error("node %s stops: function %s returned %s", self.instance.node, task.function.name, code)
             return
         if self.out.sent:
             log.error(
-                "node %s, function %s failed (%s) after a result was out", self.place.node, task.function.name, code
+                "node %s, function %s failed (%s) after a result was out", self.instance.node, task.function.name, code
             )
         self.fail(task.function, head, code, self.out.sent)
 
     def fail(self, function: Function, head: Message | None, code: int, sent: int = 0) -> None:
         """The transaction's failure goes the way its results would have gone; `sent` has a bit for each output that is served already."""
         if not -_LARGEST_CODE <= code < _LARGEST_CODE:
-            log.error("node %s, function %s: %s is no code", self.place.node, function.name, code)
+            log.error("node %s, function %s: %s is no code", self.instance.node, function.name, code)
             code = codes.FUNC_FAILED
         for output in function.outputs:
             if sent >> output & 1:
@@ -252,9 +254,9 @@ class Runner:
 
     def deadline(self) -> float | None:
         """When `tick` is wanted, on the monotonic clock."""
-        found = [each.deadline() for each in self.ticking]
-        found += [task.aligner.deadline() for task in self.tasks if task.aligner is not None]
-        times = [each for each in found if each is not None]
+        deadlines = [each.deadline() for each in self.ticking]
+        deadlines += [task.aligner.deadline() for task in self.tasks if task.aligner is not None]
+        times = [each for each in deadlines if each is not None]
         return min(times) if times else None
 
     def tick(self) -> None:
@@ -274,14 +276,14 @@ class Runner:
 
 def _tickets(messages: list[Message]) -> list[Any]:
     """Where the messages came from, those in batches too."""
-    found: list[Any] = []
+    tickets: list[Any] = []
     for message in messages:
         ticket = message.ticket
         if type(ticket) is Bundle:
-            found += ticket
+            tickets += ticket
         elif ticket is not None:
-            found.append(ticket)
-    return found
+            tickets.append(ticket)
+    return tickets
 
 
 def _head(messages: list[Message]) -> Message | None:
@@ -299,11 +301,11 @@ def _failed(messages: list[Message]) -> int:
     return 0
 
 
-def place_of(plan: Plan, node: Node, instance: int, work_path: str = "") -> Place:
+def instance_of(plan: Plan, node: Node, instance: int, work_path: str = "") -> InstanceInfo:
     """Where an instance runs, in the words of the running code."""
     device = node.instances[instance].device
     attributes: dict[str, Any] = node.body.data.get("attributes", {})
-    return Place(
+    return InstanceInfo(
         node=node.alias or node.name,
         input_num=node.input_num,
         output_num=node.output_num,

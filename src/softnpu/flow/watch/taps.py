@@ -302,9 +302,9 @@ def tap(
         raise DfException(f"tap: last is a number of messages from 1 to {_MOST}, not {last!r}.")
     if graph._engine() == "ray":
         raise DfException("tap: the engine ray cannot show messages; use embedded or inline for it.")
-    made = Tap([_place(graph, target)], callback, last)
-    graph.on_session(made.attach)
-    return made
+    new = Tap([_place(graph, target)], callback, last)
+    graph.on_session(new.attach)
+    return new
 
 
 def _place(graph: FlowGraph, target: Any) -> Place:

@@ -25,7 +25,7 @@ from softnpu.flow.plan import Plan
 from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
-from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Queue
@@ -66,8 +66,8 @@ class Worker:
         self._runners: dict[int, Runner] = {}
         for seat in seats:
             node = self.plan.nodes[seat.node]
-            place = place_of(self.plan, node, seat.instance, spec["work_path"])
-            runner = Runner(self.plan, node, seat.number, place, Cells(window.buffer, seat.number), self)
+            instance = instance_of(self.plan, node, seat.instance, spec["work_path"])
+            runner = Runner(self.plan, node, seat.number, instance, Cells(window.buffer, seat.number), self)
             runner.strict = spec["strict"]
             runner.watched = spec["watched"]
             runner.fatal = spec["fatal"].get(seat.number, {})
@@ -170,12 +170,12 @@ class Worker:
     def start(self) -> bool:
         """Load the user's code; False when it would not."""
         for runner in self._runners.values():
-            running.become(runner.place)
+            running.become(runner.instance)
             try:
                 runner.start()
             except BaseException:
                 text = traceback.format_exc().encode()  # printed by whoever gets it as an exception
-                self.report(FAILED, runner.place.node, text[-_MOST_TEXT:].decode(errors="ignore"))
+                self.report(FAILED, runner.instance.node, text[-_MOST_TEXT:].decode(errors="ignore"))
                 self._outbox.flush()
                 return False
         self.report(READY, self.process)
@@ -295,7 +295,7 @@ class Worker:
             try:
                 runner.body.close()
             except Exception:
-                log.error("node %s, at its end: %s", runner.place.node, traceback.format_exc())
+                log.error("node %s, at its end: %s", runner.instance.node, traceback.format_exc())
         self._flush()
 
 

@@ -107,13 +107,13 @@ class Link:
 
     def __init__(
         self,
-        place: tuple[int, int],
+        address: tuple[int, int],
         layout: Layout,
         lines: dict[int, Line],
         queue: Callable[[int, int], Queue],
         put: Callable[[Any], Any],
     ) -> None:
-        process, self._life = place
+        process, self._life = address
         self.lock = threading.RLock()
         self.waiting = 0  # messages for which a queue has no room
         self.dropped = 0

@@ -108,7 +108,7 @@ class Supervisor(CommonSupervisor):
 
     def _environment(self, worker: WorkerActor) -> dict[str, str]:
         """A Ray of our own runs on this machine and gets all; another one what concerns the software NPU."""
-        found = {
+        environment = {
             name: value
             for name, value in config.whole_environment().items()
             if (self._ray_use.local and not name.startswith("RAY_")) or name.startswith(_OURS)
@@ -116,8 +116,8 @@ class Supervisor(CommonSupervisor):
         for seat in self.layout.seats_of(worker.number):
             node = self.plan.nodes[seat.node]
             if node.visible_device and "resources" not in self._places.options(worker.number):
-                found["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
-        return found
+                environment["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
+        return environment
 
     # ---- hearing from them -------------------------------------------------------------------------------------------
 

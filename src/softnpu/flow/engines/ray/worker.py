@@ -21,7 +21,7 @@ from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.inputs import Bundle
-from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
 
 _ROUND_SECONDS = 0.001
@@ -59,7 +59,7 @@ class Worker:
         node = self.plan.nodes[seat.node]
         fatal = _fatal(row)
         runner = Runner(
-            self.plan, node, seat.number, place_of(self.plan, node, seat.instance, spec["work_path"]), row, self
+            self.plan, node, seat.number, instance_of(self.plan, node, seat.instance, spec["work_path"]), row, self
         )
         runner.strict = spec["strict"]
         runner.watched = bool(spec["watched"])
@@ -70,10 +70,10 @@ class Worker:
 
     def _connect(self, spec: dict[str, Any], put: Any) -> Link:
         lines: dict[int, Line] = {APPLICATION: self.box}
-        place = (self.process, spec["life"])
+        address = (self.process, spec["life"])
         for peer in self.layout.peers(self.process) - {APPLICATION}:
-            lines[peer] = Calls(peer, place, self._clerk, self._answered)
-        return Link(place, self.layout, lines, lambda seat, index: self._runners[seat].inputs[index], put)
+            lines[peer] = Calls(peer, address, self._clerk, self._answered)
+        return Link(address, self.layout, lines, lambda seat, index: self._runners[seat].inputs[index], put)
 
     # ---- from other threads ------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Worker:
 
     def _start(self) -> bool:
         for runner in self._runners.values():
-            running.become(runner.place)
+            running.become(runner.instance)
             try:
                 runner.start()
             except BaseException:
@@ -205,7 +205,7 @@ class Worker:
         return True
 
     def _failed(self, runner: Runner, text: str) -> None:
-        self.link.tell(APPLICATION, notices.FAILED, runner.place.node, text)
+        self.link.tell(APPLICATION, notices.FAILED, runner.instance.node, text)
 
     def _round(self) -> None:
         self._news.clear()
@@ -295,12 +295,16 @@ class Worker:
             try:
                 runner.body.close()
             except Exception:
-                log.error("node %s, at its end: %s", runner.place.node, traceback.format_exc())
+                log.error("node %s, at its end: %s", runner.instance.node, traceback.format_exc())
         self._flush()
 
 
 def _fatal(row: Cells) -> dict[int, int]:
     """Function and transaction that a former life was in when it ended."""
-    found = row.read()
+    row_before = row.read()
     row.words[cells.STATE] = cells.STARTING
-    return {found["function"]: found["trans_id"]} if found["state"] == cells.CALLING and found["trans_id"] else {}
+    return (
+        {row_before["function"]: row_before["trans_id"]}
+        if row_before["state"] == cells.CALLING and row_before["trans_id"]
+        else {}
+    )
