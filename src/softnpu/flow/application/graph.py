@@ -222,7 +222,8 @@ class FlowGraph(Plannable):
         fetched: Fetched | None = None
         try:
             fetched = session.fetch(outputs, wait, read is feeding.tensors_of, taken)
-            self._watching.timed_out(fetched[2], wait)
+            if fetched[2] == codes.QUEUE_EMPTY:
+                self._watching.timed_out(wait)
             return read(*fetched)
         except BaseException as problem:
             if fetched is None or not isinstance(problem, Exception) or _legible(read, fetched):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 from softnpu.flow import codes, log
 from softnpu.flow.body import Body, InstanceInfo, load
@@ -16,37 +16,66 @@ from softnpu.flow.message import Message, failure
 from softnpu.flow.plan import Function, Node, Plan
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.host import Host
 from softnpu.flow.running.inputs import Batching, Bundle, Input, Task
-from softnpu.flow.running.outlets import SLOW, Out, StreamOut
 from softnpu.flow.running.streams import StreamInput, StreamThread
 
 _clock = time.perf_counter_ns
 _LARGEST_CODE = 1 << 63
+SLOW = 300_000  # nanoseconds: nobody should wait for the end of a call that takes longer
 
 
-class Host(Protocol):
-    """What surrounds a runner."""
+class Out:
+    """The outlet of the call that is going on."""
 
-    def emit(self, seat: int, output: int, message: Message) -> None:
-        """Send a message from an output."""
+    __slots__ = ("_runner", "again", "head", "sent", "trans_id")
 
-    def held_up(self, seat: int) -> bool:
-        """Whether earlier results still wait for room."""
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.trans_id = 0
+        self.again = False
+        self.sent = 0  # a bit for each output that has its result
+        self.head: Message | None = None
 
-    def taken(self, message: Message) -> None:
-        """A message left its queue."""
+    def send(self, output: int, message: Message) -> None:
+        """See Outlet."""
+        if message.trans_id == 0:
+            message.trans_id = self.trans_id
+        message.again = self.again
+        self.sent |= 1 << output
+        runner = self._runner
+        runner.words[cells.SENT] += 1
+        runner.host.emit(runner.seat, output, message)
+        if (runner.slow and runner.words[cells.CALLS]) or _clock() - runner.words[cells.BEGAN] > SLOW:
+            runner.host.progressed()  # what a long call made so far is wanted now
 
-    def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
-        """A function ended a transaction; the envelope is of the message that it was called with."""
+    def hurry(self) -> None:
+        """A generator: nobody knows how long it takes until it goes on, and more is to come, be it a failure."""
+        self.sent = 0
+        self._runner.host.progressed()
 
-    def progressed(self) -> None:
-        """A thread of a stream function did something that others should hear of now."""
+    def raise_exception(self, code: int, context_id: int, trans_id: int) -> None:
+        """See Outlet."""
+        self._runner.forget(trans_id)
+        self._runner.host.raised(self._runner.seat, code, context_id, trans_id, self.head)
 
-    def wait_for_room(self, seat: int, until: float | None) -> None:
-        """Sleep while earlier results wait for room, at most until a time of the monotonic clock."""
 
-    def called(self, seat: int, function: int, trans_id: int, began: int, ended: int, code: int) -> None:
-        """For whoever watches; only if `watched`."""
+class StreamOut(Out):
+    """The outlet of a stream function: a message without an id gets the next number of its output."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner)
+        self._last: dict[int, int] = {}
+
+    def send(self, output: int, message: Message) -> None:
+        """See Outlet."""
+        if message.trans_id == 0:
+            message.trans_id = self._last.get(output, 0) + 1
+        self._last[output] = message.trans_id
+        super().send(output, message)
+        self._runner.host.progressed()
 
 
 class Runner:

@@ -60,13 +60,6 @@ class Endpoint:
             poll.register(descriptor, select.POLLOUT)
         return bool(poll.poll(None if timeout is None else min(max(0, -(-timeout * 1000 // 1)), _LONGEST_WAIT)))
 
-    def commit(self) -> None:
-        """All that was made is out; if all that it was made from is finished, nothing of it would be made again."""
-        for channel in self.inbox.channels.values():
-            if not channel.even():
-                return
-        self.outbox.commit()
-
     def close(self) -> None:
         """Let go of everything; nothing can be sent or received any more."""
         with self.lock:

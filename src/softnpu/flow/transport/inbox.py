@@ -180,6 +180,13 @@ class Inbox:
         write_progress(list(self.changed), self._marks, self._plan_at)
         self.changed.clear()
 
+    def commit(self) -> None:
+        """All that was made is out; if all that it was made from is finished, nothing of it would be made again."""
+        for channel in self.channels.values():
+            if not channel.even():
+                return
+        self._outbox.commit()
+
     def close(self) -> None:
         """Nothing can be received any more."""
         for channel in self.channels.values():

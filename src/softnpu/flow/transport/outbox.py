@@ -15,7 +15,7 @@ from softnpu.flow.rules.route import choose
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import REMADE, Outgoing, Queue
 from softnpu.flow.transport.memory import Atlas
-from softnpu.flow.transport.placement import Placed, Placement, inlined
+from softnpu.flow.transport.placement import Placed, Placement
 from softnpu.flow.transport.writer import Writer
 from softnpu.flow.values import codec
 
@@ -143,7 +143,7 @@ class Outbox:
         """The record for one receiver."""
         if message.payload.form == LOCAL:
             message = codec.localize(message)
-        descriptors = inlined(message.payload)
+        descriptors = wire.inline_chunks(message.payload)
         if descriptors is not None:
             return self._record(channel, message, descriptors, False)
         placed = self._placement.place(message.payload, 1)

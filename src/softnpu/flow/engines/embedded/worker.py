@@ -267,9 +267,10 @@ class Worker:
                             finished(ticket)
                 if inbox.changed:
                     inbox.write_progress()
-                if between and not self._relays.open():
-                    self.endpoint.commit()
-                self._relays.settle()
+                several = self._several
+                if between and not (several and self._relays.open()):
+                    inbox.commit()
+                (self._relays if several else self._atlas).settle()
         if len(self._runners) > 1:  # queues between them are no channels
             for runner in self._runners.values():
                 runner.words[cells.BACKLOG] = runner.backlog()
