@@ -1,4 +1,4 @@
-"""Code examples of the porting guide (seed 001) that no other test runs: dumps, hooks, saving, export, ShuffleNet.
+"""Code examples of the porting guide that no other test runs: dumps, hooks, saving, export, ShuffleNet.
 
 `porting_guide/README.md` has the list of all. Lines are the guide's, but for paths, sizes and the slips that comments name.
 """

@@ -107,7 +107,7 @@ def test_result_counts_and_node() -> None:
 # ---- level 1 ------------------------------------------------------------------------------------------------------------------
 
 
-def test_seed_000_functions_and_modules_give_what_torch_gives() -> None:
+def test_functions_and_modules_of_the_npu_model_page_give_what_torch_gives() -> None:
     @npu_model(optimize_level=1)
     class Scaled(nn.Module):
         def __init__(self) -> None:

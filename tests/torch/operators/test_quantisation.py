@@ -8,7 +8,7 @@ import torch
 import torch_npu
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch_npu.operators._common import dtype_of
+from torch_npu.operators.common.arguments import dtype_of
 
 ops = torch.ops.npu
 

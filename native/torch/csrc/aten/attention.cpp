@@ -1,5 +1,5 @@
 // Attention of a problem whose scores are one block: as few calls and passes over them as torch's kernels allow. Larger problems, and
-// those with dropout, biases or sinks, are for torch_npu/operators/_attention_core.py, which takes such a problem apart.
+// those with dropout, biases or sinks, are for torch_npu/operators/attention/core.py, which takes such a problem apart.
 #include "aten/on_cpu.h"
 #include "aten/softmax_rows.h"
 

@@ -1,4 +1,4 @@
-// SOFTNPU_TORCH=chip and saturating float16: what the chosen chip and its adapter cannot do. torch_npu/_chip.py brings the rows.
+// SOFTNPU_TORCH=chip and saturating float16: what the chosen chip and its adapter cannot do. torch_npu/_runtime/chip.py brings the rows.
 //
 // Everything here hangs on one word that is 0 by default: a call pays one relaxed load for it.
 #pragma once

@@ -12,7 +12,7 @@
 namespace softnpu {
 
 constexpr auto kNpu = c10::DeviceType::PrivateUse1;
-constexpr int64_t kExternalStream = int64_t{1} << 31;  // mark in the number of a stream that pyACL made (npu/_stream_ids.py)
+constexpr int64_t kExternalStream = int64_t{1} << 31;  // mark in the number of a stream that pyACL made (torch_npu/_runtime/stream_ids.py)
 
 // Where memory comes from and how many devices there are: set by the Python side, which owns the device memory.
 struct Runtime {

@@ -26,7 +26,7 @@ constexpr size_t kMiddle = 10 * kMiB;
 constexpr size_t kLargeSegment = 20 * kMiB;
 constexpr size_t kLargeRound = 2 * kMiB;
 
-// The number of a stream says in its upper half which memory pool its thread allocates from (torch_npu/npu/_stream_ids.py).
+// The number of a stream says in its upper half which memory pool its thread allocates from (torch_npu/_runtime/stream_ids.py).
 inline uint32_t pool_of(c10::StreamId stream) { return static_cast<uint32_t>(static_cast<uint64_t>(stream) >> 32); }
 inline c10::StreamId plain_stream(c10::StreamId stream) { return stream & 0xffffffff; }
 

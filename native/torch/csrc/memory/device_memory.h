@@ -17,7 +17,7 @@ namespace softnpu {
 
 constexpr int kMostDevices = 16;
 
-// Where segments come from: set by the Python side (torch_npu/_start.py), which owns the devices.
+// Where segments come from: set by the Python side (torch_npu/_runtime/connection.py), which owns the devices.
 struct MemorySource {
   void* (*allocate)(int device, size_t bytes, c10::StreamId stream) = nullptr;  // null when there is none left
   void (*release)(int device, void* address, size_t bytes, c10::StreamId stream) = nullptr;
@@ -37,10 +37,10 @@ struct BlockView {
 struct SegmentView {
   int device;
   size_t address, total = 0, allocated = 0, active = 0, requested = 0;
-  c10::StreamId stream;
-  bool large;
-  Context context;
-  std::vector<BlockView> blocks;
+  c10::StreamId stream = 0;
+  bool large = false;
+  Context context{};
+  std::vector<BlockView> blocks{};
 };
 
 class DeviceMemory {

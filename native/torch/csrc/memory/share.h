@@ -1,4 +1,4 @@
-// Storages over memory that several processes map: Python (torch_npu._shared) maps it, here it becomes a storage's own.
+// Storages over memory that several processes map: Python (torch_npu._runtime.shared_memory) maps it, here it becomes a storage's own.
 #pragma once
 
 namespace pybind11 {

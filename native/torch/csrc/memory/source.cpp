@@ -1,4 +1,4 @@
-// Python's side of device memory: the functions that torch_npu/_start.py hands over, and how they are called from here.
+// Python's side of device memory: the functions that torch_npu/_runtime/connection.py hands over, and how they are called from here.
 #include "device/device.h"
 #include "device/errors.h"
 #include "device/python_lock.h"

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime import connection
 from torch_npu.npu import _flame
 from torch_npu.npu._lazy import _lazy_init
 
@@ -128,3 +129,6 @@ def out_of_memory(device: int, size: int, free: int) -> None:
     name = os.path.join(folder, f"oom_snapshot_{os.getpid()}_{time.time_ns() // 1000}.pickle")
     _write(name, pickle.dumps(found))
     print(f"torch_npu: npu:{device} had {free} bytes left for {size}; the memory snapshot is {name}", file=sys.stderr)
+
+
+connection.hooks.out_of_memory = out_of_memory

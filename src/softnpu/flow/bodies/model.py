@@ -57,9 +57,9 @@ class Runner:
         for tensor in (*info.inputs, *info.outputs):
             _numpy_type(tensor.dtype, tensor.name)
         self._fed = [tensor for tensor in info.inputs if tensor.name != SHAPE_INPUT]
-        names = dict(zip((tensor.name for tensor in info.inputs), info.extra["engine_inputs"], strict=True))
+        names = dict(zip((tensor.name for tensor in info.inputs), info.run.engine_inputs, strict=True))
         self._input_names = [str(names[tensor.name]) for tensor in self._fed]
-        self._output_names = [str(name) for name in info.extra["engine_outputs"]]
+        self._output_names = list(info.run.engine_outputs)
         self._inputs = [int(index) for index in data["inputs"]]  # the model's index for each of the node's
         self._outputs = [int(index) for index in data["outputs"]]
         taken = [self._output_names[index] for index in self._outputs]
@@ -145,7 +145,7 @@ class Runner:
             )
 
     def _aipp(self, name: str) -> int:
-        return int(self._info.extra.get("aipp", {}).get(name, {}).get("type", 0))
+        return self._info.run.aipp_type(name)
 
     def _gear(self, arrays: Sequence[Array]) -> int | None:
         """The gear that these shapes belong to; None for a model without gears."""

@@ -21,7 +21,8 @@ from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError
 from softnpu.compiler import build as compiler
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.options import Options, check
+from softnpu.compiler.options.checks import check
+from softnpu.compiler.options.rows import Options
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import BodySpec

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch_npu.operators
 from torch import Tensor
-from torch_npu.operators import _attention_core, _attention_problem
+from torch_npu.operators.attention import core, problem
 
 torch_npu.operators.register()
 OPS = torch.ops.npu
@@ -81,9 +81,9 @@ def blocks(request, monkeypatch):
     if request.param == "whole":
         return
     for name, value in (("_BLOCK", 40), ("_WHOLE", 0), ("_BAND_ROWS", 2), ("_LEAST_ROWS", 2)):
-        monkeypatch.setattr(_attention_problem, name, value)
+        monkeypatch.setattr(problem, name, value)
     if request.param == "again":
-        monkeypatch.setattr(_attention_core, "_KEPT", 0)
+        monkeypatch.setattr(core, "_KEPT", 0)
 
 
 @pytest.mark.parametrize("layout", ["BNSD", "BSND", "BSH", "SBH"])
