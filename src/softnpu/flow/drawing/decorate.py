@@ -276,5 +276,5 @@ def _class_work(cls: Any) -> work.Work:
 def _class_fnode(cls: Any, *args: Any, **kwargs: Any) -> FlowNode:
     """A node; the arguments go to the constructor, in the node's process."""
     node, point = make_node(_Instance(cls, args, kwargs), cls.__name__, cls._df_options)
-    add_methods(node, point)
+    add_methods(node, point.functions)
     return node

@@ -9,14 +9,14 @@ import tempfile
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from softnpu.flow import log
 from softnpu.flow.bodies.function import construct
 from softnpu.flow.bodies.torch_module import LOADER
 from softnpu.flow.drawing import decorate
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
-from softnpu.flow.drawing.points import Framework, FuncProcessPoint, GraphProcessPoint
+from softnpu.flow.drawing.points import Framework, GraphProcessPoint
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Function
 from softnpu.flow.planning.model_source import ModelSource
@@ -125,15 +125,8 @@ def _exported_node(cls: Any, descs: list[TensorDesc], args: tuple[Any, ...], kwa
         raise
     node.add_process_point(point)
     node.set_attr(_SCHEDULED, 1)
-    add_methods(node, cast(FuncProcessPoint, _Methods((function,))))
+    add_methods(node, (function,))
     return node
-
-
-class _Methods:
-    """What `add_methods` wants to know of a process point."""
-
-    def __init__(self, functions: tuple[Function, ...]) -> None:
-        self.functions = functions
 
 
 def _forward(cls: Any, inputs: int) -> Function:

@@ -49,7 +49,7 @@ class GraphProcessPoint(ProcessPoint):
 class FlowGraphProcessPoint(ProcessPoint):
     """A nested graph, for functions that invoke it."""
 
-    makes_a_node = False
+    _makes_a_node = False
 
     def __init__(self, flow_graph: Plannable, compile_config_path: str = "", name: str | None = None) -> None:
         if not isinstance(flow_graph, Plannable):
@@ -94,6 +94,8 @@ class FuncProcessPoint(ProcessPoint):
     def functions(self) -> tuple[Function, ...]:
         """Its functions, with the process point's own indexes."""
         return self.work.functions if self.work is not None else ()
+
+    _functions = functions
 
     def set_init_param(self, name: str, value: Any) -> None:
         """A value that the user code reads with `get_attr_…` when it is initialised."""
