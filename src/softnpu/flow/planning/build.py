@@ -81,13 +81,17 @@ def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
                 raise DfException(
                     f"The graph has a cycle: {' → '.join([*path[::-1], path[-1]])}; a graph has no loops."
                 )
+    _check_wiring(nodes)
+    order, mapping = arrange(outputs)
+    return Drawing(sorted(datas, key=lambda data: data.name), nodes, along, order, mapping)
+
+
+def _check_wiring(nodes: Sequence[FlowNode]) -> None:
     for node in nodes:
         if node.rewired:
             raise DfException(
                 f"The graph is ambiguous: {node.rewired}; make another node for another place in the graph."
             )
-    order, mapping = arrange(outputs)
-    return Drawing(sorted(datas, key=lambda data: data.name), nodes, along, order, mapping)
 
 
 def _sources(node: FlowNode, bare: bool) -> list[Any]:

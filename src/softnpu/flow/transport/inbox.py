@@ -6,7 +6,8 @@ What a signal must not cut in two is in `atomic`.
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+import threading
+from typing import Protocol
 
 from softnpu.flow import atomic
 from softnpu.flow.message import Message
@@ -34,7 +35,7 @@ class Inbox:
     """The receiving side of an endpoint. Methods that change anything hold `lock`."""
 
     def __init__(
-        self, lock: Any, fd: int, atlas: Atlas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
+        self, lock: threading.RLock, fd: int, atlas: Atlas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
     ) -> None:
         self.fd = fd
         self._lock = lock

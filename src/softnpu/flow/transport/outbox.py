@@ -5,6 +5,7 @@ Memory is `placement`'s, pipes are `writer`'s; what a signal must not cut in two
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ Addressed = tuple[Outgoing, bytes, int]  # a record for a channel, and the note 
 class Outbox:
     """The sending side of an endpoint. Methods that change anything hold `lock`."""
 
-    def __init__(self, lock: Any, atlas: Atlas, writer: Writer, epoch: int, mortal: bool) -> None:
+    def __init__(self, lock: threading.RLock, atlas: Atlas, writer: Writer, epoch: int, mortal: bool) -> None:
         self._lock = lock
         self._atlas = atlas
         self._writer = writer

@@ -22,7 +22,7 @@ from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY, RESTARTE
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION, Layout
+from softnpu.flow.planning.layout import APPLICATION, Layout, Seat
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.runner import Runner, instance_of
@@ -63,17 +63,7 @@ class Worker:
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         seats = self.layout.seats_of(self.process)
         window = Window(segment, 0, self.layout.board())
-        self._runners: dict[int, Runner] = {}
-        for seat in seats:
-            node = self.plan.nodes[seat.node]
-            instance = instance_of(self.plan, node, seat.instance, spec["work_path"])
-            runner = Runner(self.plan, node, seat.number, instance, Cells(window.buffer, seat.number), self)
-            runner.strict = spec["strict"]
-            runner.watched = spec["watched"]
-            runner.fatal = spec["fatal"].get(seat.number, {})
-            runner.words[cells.PID] = os.getpid()
-            runner.words[cells.LIFE] = spec["life"]
-            self._runners[seat.number] = runner
+        self._runners = {seat.number: self._runner(spec, seat, Cells(window.buffer, seat.number)) for seat in seats}
         self._routes = {
             seat.number: [
                 self.layout.routes[(seat.number, each)] for each in range(self.plan.nodes[seat.node].output_num)
@@ -89,6 +79,17 @@ class Worker:
         self._several = len(self._runners) > 1
         self._relays = Relays(self._atlas, self._inbox.finished)
         tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
+
+    def _runner(self, spec: dict[str, Any], seat: Seat, row: Cells) -> Runner:
+        node = self.plan.nodes[seat.node]
+        instance = instance_of(self.plan, node, seat.instance, spec["work_path"])
+        runner = Runner(self.plan, node, seat.number, instance, row, self)
+        runner.strict = spec["strict"]
+        runner.watched = spec["watched"]
+        runner.fatal = spec["fatal"].get(seat.number, {})
+        runner.words[cells.PID] = os.getpid()
+        runner.words[cells.LIFE] = spec["life"]
+        return runner
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
 
