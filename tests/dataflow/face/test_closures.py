@@ -15,9 +15,9 @@ from softnpu.flow import codes
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.model import ModelBody
 from softnpu.flow.body import InstanceInfo
+from softnpu.flow.models import build as model_build
+from softnpu.flow.models.build import ModelSource, build
 from softnpu.flow.plan import INPUT, BodySpec, Function, Node, Plan, Port
-from softnpu.flow.planning import model_build
-from softnpu.flow.planning.model_build import ModelSource, build
 from tests.dataflow.dataflow_support import arithmetic, arrays, tensor
 
 ONNX = 2

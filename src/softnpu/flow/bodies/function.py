@@ -10,8 +10,8 @@ from typing import Any
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import Call, inside, queues_of, source_of
 from softnpu.flow.body import Inlet, InstanceInfo, Outlet
-from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfAbortException
+from softnpu.flow.functions import work
 from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue, value_of
 from softnpu.flow.functions.running import current
 from softnpu.flow.functions.wrappers import report

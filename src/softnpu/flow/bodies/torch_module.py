@@ -10,8 +10,8 @@ from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import inside, source_of
 from softnpu.flow.bodies.function import load_targets
 from softnpu.flow.body import Inlet, InstanceInfo, Outlet
-from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions import work
 from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.values import torch_door
 from softnpu.flow.values.register import pickle_loads

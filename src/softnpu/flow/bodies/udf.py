@@ -12,9 +12,8 @@ from softnpu.flow import codes, log
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.common import inside, queues_of, source_of
 from softnpu.flow.body import Inlet, InstanceInfo, Outlet
-from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfException
-from softnpu.flow.functions import run_context
+from softnpu.flow.functions import run_context, work
 from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Function

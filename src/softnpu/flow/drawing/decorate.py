@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softnpu.flow.bodies.function import call_with_context
-from softnpu.flow.drawing import work, workspace
+from softnpu.flow.drawing import workspace
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import FuncProcessPoint
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 
 _METHOD_KEYS = ("num_returns", "stream_input", "choice_output")

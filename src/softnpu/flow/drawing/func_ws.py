@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from softnpu.flow.drawing import work, workspace
+from softnpu.flow.drawing import workspace
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

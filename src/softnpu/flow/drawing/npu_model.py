@@ -18,8 +18,8 @@ from softnpu.flow.drawing import decorate
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import Framework, GraphProcessPoint
 from softnpu.flow.errors import DfException
+from softnpu.flow.models.source import ModelSource
 from softnpu.flow.plan import Function
-from softnpu.flow.planning.model_source import ModelSource
 from softnpu.flow.values import dtypes, torch_door
 from softnpu.flow.values.tensor import TensorDesc
 
@@ -151,9 +151,9 @@ def compiled(module: Any, descs: list[TensorDesc], folder: Path, outputs: int, n
     """The module as an offline model in `folder`."""
     onnx = export(module, descs, folder / "export.onnx")
     source = ModelSource(Framework.ONNX.value, str(onnx), name, len(descs))
-    from softnpu.flow.planning import model_build  # the compiler: 30 ms that `import dataflow` need not take
+    from softnpu.flow.models import build  # the compiler: 30 ms that `import dataflow` need not take
 
-    spec = model_build.embedded(model_build.build(source))
+    spec = build.embedded(build.build(source))
     if len(spec.data["outputs"]) != outputs:
         raise DfException(
             f"{type(module).__name__}.forward gives {len(spec.data['outputs'])} tensors, {outputs} outputs were declared; "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from softnpu.flow.drawing import naming, project, work, workspace
+from softnpu.flow.drawing import naming, project, workspace
 from softnpu.flow.drawing.nodes import FlowNode
 from softnpu.flow.drawing.process_point import Plannable, ProcessPoint
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 from softnpu.flow.values.dtypes import DType
 

@@ -18,7 +18,6 @@ from softnpu.flow.engines.outputs import Fetched, Outputs
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import Groups, arrange
 from softnpu.flow.rules.route import choose
 from softnpu.flow.rules.transactions import Exceptions, Ids
 from softnpu.flow.running import cells
@@ -26,6 +25,7 @@ from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport.channels import Queue
+from softnpu.flow.transport.layout import Groups, arrange
 from softnpu.flow.values.codec import private
 
 Result = TypeVar("Result")

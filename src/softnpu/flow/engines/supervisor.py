@@ -14,9 +14,9 @@ from softnpu.flow.engines import notices
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
-from softnpu.flow.planning.layout import arrange
 from softnpu.flow.rules.transactions import Exceptions
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.transport.layout import arrange
 
 _RESTART_WINDOW = 10.0
 _NOTHING = BodySpec("")

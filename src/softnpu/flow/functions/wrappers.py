@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow import codes, log
-from softnpu.flow.drawing.work import PORTS, udf_functions
 from softnpu.flow.errors import DfAbortException
+from softnpu.flow.functions.work import PORTS, udf_functions
 
 _TRACEBACKS = 10
 _failures: dict[str, int] = {}  # how often each function failed in this process

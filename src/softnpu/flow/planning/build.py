@@ -10,11 +10,11 @@ from softnpu.base import config
 from softnpu.flow import log
 from softnpu.flow.drawing.nodes import ATTR_DEPTH, ATTR_FLOW, ATTR_POLICY, FlowData, FlowNode, FlowOutput
 from softnpu.flow.drawing.points import FlowGraphProcessPoint, FuncProcessPoint, GraphProcessPoint
-from softnpu.flow.drawing.work import UDF_LOADER
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions.work import UDF_LOADER
+from softnpu.flow.models.source import ModelSource
 from softnpu.flow.plan import DEFAULT_DEPTH, INPUT, AlignRule, BodySpec, Function, Node, Plan, Port
 from softnpu.flow.planning import deploy, numa, validate
-from softnpu.flow.planning.model_source import ModelSource
 
 DEPLOY_FILE = "ge.experiment.data_flow_deploy_info_path"
 
@@ -185,7 +185,7 @@ def _models(drawing: Drawing, options: dict[str, str], parallel: bool) -> dict[K
                     sources[node, key] = _source(closure, options)
     if not sources:
         return {}
-    from softnpu.flow.planning.model_build import build_all  # the compiler: 30 ms that most graphs save
+    from softnpu.flow.models.build import build_all  # the compiler: 30 ms that most graphs save
 
     return dict(zip(sources, build_all(list(sources.values()), parallel), strict=True))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import select
 import threading
 
-from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.transport.channels import Incoming, Outgoing, plan_at
 from softnpu.flow.transport.inbox import Inbox, Owner
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.transport.layout import APPLICATION, Layout
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
+from softnpu.flow.values.memory import Atlas
 
 _LONGEST_WAIT = 1 << 30  # milliseconds; who waits longer looks around in between
 

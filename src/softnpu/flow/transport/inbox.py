@@ -13,9 +13,9 @@ from softnpu.flow import atomic
 from softnpu.flow.message import Message
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Incoming, Queue, write_progress
-from softnpu.flow.transport.memory import Atlas
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
+from softnpu.flow.values.memory import Atlas
 
 _AT_MOST = (1 << 16,)
 _ABOUT_CHANNELS = (wire.WANT, wire.ROOM, wire.BEGIN)

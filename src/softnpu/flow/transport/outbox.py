@@ -15,10 +15,10 @@ from softnpu.flow.message import LOCAL, Message, failure
 from softnpu.flow.rules.route import choose
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import REMADE, Outgoing, Queue
-from softnpu.flow.transport.memory import Atlas
 from softnpu.flow.transport.placement import Placed, Placement
 from softnpu.flow.transport.writer import Writer
 from softnpu.flow.values import codec
+from softnpu.flow.values.memory import Atlas
 
 _CROWDED = 16 * wire.PIPE_BUF
 

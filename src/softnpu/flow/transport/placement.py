@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from softnpu.flow.message import RAW, TENSOR, Payload
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.memory import TOKENS, Atlas, block_view_of
+from softnpu.flow.values.memory import TOKENS, Atlas, block_view_of
 
 
 class Placed(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.flow.message import USER_DATA_SIZE, Message, Payload, nbytes_of
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.values.memory import Atlas
 
 PIPE_BUF = select.PIPE_BUF  # a write up to this size is never mixed with another
 

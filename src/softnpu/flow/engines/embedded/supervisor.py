@@ -23,13 +23,13 @@ from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import EPOCHS, Queue, recover
 from softnpu.flow.transport.endpoint import Endpoint
-from softnpu.flow.transport.memory import ARENA_SIZE, Atlas, Bytes
+from softnpu.flow.transport.layout import APPLICATION
+from softnpu.flow.values.memory import ARENA_SIZE, Atlas, Bytes
 from softnpu.runtime import segment
 
 _GRACE = 1.0

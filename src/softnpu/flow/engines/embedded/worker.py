@@ -18,11 +18,11 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import log
 from softnpu.flow.engines.embedded.relay import Relay, Relays
+from softnpu.flow.engines.embedded.tapping import arm
 from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY, RESTARTED, TAP
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION, Layout, Seat
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.runner import Runner, instance_of
@@ -30,9 +30,9 @@ from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Queue
 from softnpu.flow.transport.endpoint import Endpoint
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.transport.layout import APPLICATION, Layout, Seat
 from softnpu.flow.values import tensor
-from softnpu.flow.watch.tapping import arm
+from softnpu.flow.values.memory import Atlas
 from softnpu.runtime.segment import Window
 
 _CALLS_PER_ROUND = 64

@@ -14,8 +14,8 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.worker import Worker
-from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
+from softnpu.flow.transport.layout import APPLICATION
 
 POLL = "poll"
 _LONGEST_POLL = 10.0

@@ -14,7 +14,7 @@ from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import Layout
+from softnpu.flow.transport.layout import Layout
 
 _MEGABYTE = 1 << 20
 _SMALLEST_STORE = 128 << 20

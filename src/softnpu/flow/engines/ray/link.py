@@ -17,9 +17,9 @@ from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Line
 from softnpu.flow.engines.ray.records import Item, Origin, Record
 from softnpu.flow.message import LOCAL, Message
-from softnpu.flow.planning.layout import Channel, Groups, Layout
 from softnpu.flow.rules.route import choose
 from softnpu.flow.transport.channels import Queue
+from softnpu.flow.transport.layout import Channel, Groups, Layout
 from softnpu.flow.values import codec
 
 CREDIT_DELAY = 0.002

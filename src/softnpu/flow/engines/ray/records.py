@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow.message import Message, Payload, nbytes_of
-from softnpu.flow.transport.memory import as_bytes
+from softnpu.flow.values.memory import as_bytes
 
 DATA, CREDIT, NOTICE = range(3)
 STOP, MEET = "stop", "meet"

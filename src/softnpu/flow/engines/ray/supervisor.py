@@ -19,9 +19,9 @@ from softnpu.flow.engines.ray.link import Link
 from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.transport.layout import APPLICATION
 
 _GRACE = 1.0
 _QUESTION_SECONDS = 2.0

@@ -17,12 +17,12 @@ from softnpu.flow.engines.ray.records import Item, Origin
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.inputs import Bundle
 from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
+from softnpu.flow.transport.layout import APPLICATION, Layout
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256

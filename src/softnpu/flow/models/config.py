@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from softnpu.flow import codes, jsonfile
 from softnpu.flow.errors import DfException
 from softnpu.flow.jsonfile import Item, show
-from softnpu.flow.planning.model_inputs import Input
+from softnpu.flow.models.inputs import Input
 from softnpu.flow.values import dtypes
 
 # The numbers of DataFlow's types are those of aclDataType.

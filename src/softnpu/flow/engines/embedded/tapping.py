@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from softnpu.flow.message import Message
-from softnpu.flow.planning.layout import APPLICATION
+from softnpu.flow.transport.layout import APPLICATION
 from softnpu.flow.values import codec
 
 ON, MORE, OFF = "on", "more", "off"

@@ -25,10 +25,10 @@ from softnpu.compiler.options.checks import check
 from softnpu.compiler.options.rows import Options
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
+from softnpu.flow.models.config import ModelConfig, input_shape_text, read_config
+from softnpu.flow.models.inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
+from softnpu.flow.models.source import ModelSource as ModelSource
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.planning.model_config import ModelConfig, input_shape_text, read_config
-from softnpu.flow.planning.model_inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
-from softnpu.flow.planning.model_source import ModelSource as ModelSource
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 
