@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import uuid
@@ -12,7 +13,7 @@ from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.ray import records
-from softnpu.flow.engines.ray.actor import POLL, NodeActor
+from softnpu.flow.engines.ray.actor import POLL, ActorSpec, NodeActor
 from softnpu.flow.engines.ray.cluster import Places, RayUse
 from softnpu.flow.engines.ray.lines import Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link
@@ -92,18 +93,20 @@ class Supervisor(CommonSupervisor):
     def _spawn(self, worker: WorkerActor, peers: dict[int, tuple[int, Any]]) -> None:
         worker.ready = False
         worker.seen = 0
-        spec = {
-            "session": self._name,
-            "process": worker.number,
-            "life": worker.life,
-            "peers": peers,
-            "plan": self._part(worker.number),
-            "layout": self.layout,
-            **self._common_spec(),
-            "memory_limit": self.settings.memory_limit if self._ray_use.local else 0,
-            "environment": self._environment(worker),
-            "reserved": "resources" in self._places.options(worker.number),
-        }
+        limit = self.settings.memory_limit if self._ray_use.local else 0
+        spec = ActorSpec(
+            process=worker.number,
+            life=worker.life,
+            plan=self._part(worker.number),
+            layout=self.layout,
+            work_path=os.getcwd(),
+            strict=self.settings.strict,
+            watched=bool(self.settings.timeline),
+            session=self._name,
+            peers=peers,
+            surroundings=self._surroundings(self._environment(worker), limit),
+            reserved="resources" in self._places.options(worker.number),
+        )
         worker.handle = self._actor.options(**self._places.options(worker.number)).remote(spec)
 
     def _environment(self, worker: WorkerActor) -> dict[str, str]:
