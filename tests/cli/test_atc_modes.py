@@ -22,7 +22,7 @@ import acl
 from softnpu.base import log as plog
 from softnpu.cli import atc
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.option_rows import ROWS
+from softnpu.compiler.options.rows import ROWS
 from softnpu.graph import container
 from softnpu.graph.model_def import MODEL
 from softnpu.graph.wire import encode

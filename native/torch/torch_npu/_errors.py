@@ -7,7 +7,7 @@ import sys
 import time
 from enum import Enum
 
-from torch_npu import _C
+from torch_npu import _C, _environment
 
 
 class SubModule(Enum):
@@ -45,7 +45,7 @@ class ErrCode(Enum):
 
 def is_compact() -> bool:
     """Whether the line is left away: when asked for, and where a person types at the interpreter."""
-    return os.environ.get("TORCH_NPU_COMPACT_ERROR_OUTPUT") == "1" or hasattr(sys, "ps1")
+    return _environment.raw("TORCH_NPU_COMPACT_ERROR_OUTPUT") == "1" or hasattr(sys, "ps1")
 
 
 def error_line(module: SubModule, code: ErrCode) -> str:
@@ -60,7 +60,7 @@ def error_line(module: SubModule, code: ErrCode) -> str:
 
 def _rank() -> int:
     """The rank in a distributed job, -1 outside of one."""
-    value = os.environ.get("RANK", "")
+    value = _environment.raw("RANK")
     return int(value) if value.isdigit() else -1
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from torch_npu._dump import h5
-from torch_npu._dump.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._watch import h5
+from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
 
 __all__ = ["dumper", "get_op_map"]
 
@@ -116,7 +116,7 @@ class _Look(Looking):
         self._in: Any = h5py.File(owner.load_file_path, "r") if owner.load_file_path else None
         self._acl: Any = None
         if owner.load_with_acl_dump:
-            from torch_npu._dump.acl_files import OperatorDump  # what writes these files is not needed at import
+            from torch_npu._watch.acl_files import OperatorDump  # what writes these files is not needed at import
 
             folder = os.path.dirname(os.path.abspath(owner.dump_path))
             self._acl = OperatorDump({"dump_path": folder, "dump_mode": "all", "dump_op_switch": "on"})

@@ -64,7 +64,7 @@ def feed(graph: df.FlowGraph, data: df.FlowData, *values: int) -> None:
 
 @pytest.mark.on_ray
 @pytest.mark.parametrize("join", [True, False])
-def test_b50_groups_match_by_transaction(engine, join) -> None:
+def test_groups_match_by_transaction(engine, join) -> None:
     data, graph = two_paths(node(Swap, 1, 1), join, 16, 5000, False)
     feed(graph, data, 10, 20, 30, 40)
     found = {}
@@ -75,20 +75,20 @@ def test_b50_groups_match_by_transaction(engine, join) -> None:
     assert found == {number: [10 * number, 10 * number] for number in (1, 2, 3, 4)}
 
 
-def test_b50_without_alignment_they_meet_as_they_come(engine) -> None:
+def test_without_alignment_they_meet_as_they_come(engine) -> None:
     data, graph = two_paths(node(Swap, 1, 1), True)
     feed(graph, data, 10, 20)
     assert [value(graph.fetch_data(timeout=5000))[:2] for _ in range(2)] == [[10, 20], [20, 10]]
 
 
-def test_b51_dropout_at_a_node(engine) -> None:
+def test_dropout_at_a_node(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=2), True, 16, 200, True)
     feed(graph, data, 10, 20, 30)
     assert value(graph.fetch_data(timeout=5000))[:2] == [30, 30]
     assert graph.fetch_data(timeout=400)[2] == EMPTY
 
 
-def test_b51_incomplete_at_a_node(engine) -> None:
+def test_incomplete_at_a_node(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=2), True, 16, 200, False)
     began = time.monotonic()
     feed(graph, data, 10, 20, 30)
@@ -100,7 +100,7 @@ def test_b51_incomplete_at_a_node(engine) -> None:
     assert 0.19 < time.monotonic() - began < 10
 
 
-def test_b51_dropout_at_the_fetch(engine) -> None:
+def test_dropout_at_the_fetch(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=1), False, 16, 200, True)
     feed(graph, data, 10)
     assert graph.fetch_data(timeout=400)[2] == EMPTY
@@ -109,7 +109,7 @@ def test_b51_dropout_at_the_fetch(engine) -> None:
     assert code == 0 and [tensor.numpy().tolist() for tensor in tensors] == [[20], [20]]
 
 
-def test_b51_incomplete_at_the_fetch(engine) -> None:
+def test_incomplete_at_the_fetch(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=1), False, 16, 200, False)
     feed(graph, data, 10)
     began = time.monotonic()
@@ -122,7 +122,7 @@ def test_b51_incomplete_at_the_fetch(engine) -> None:
 
 @pytest.mark.parametrize("join", [True, False])
 @pytest.mark.parametrize("dropout", [True, False])
-def test_b52_full_cache(engine, join, dropout) -> None:
+def test_full_cache(engine, join, dropout) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=3), join, 2, -1, dropout)
     feed(graph, data, 10, 20)
     assert graph.fetch_data(timeout=100)[2] == EMPTY  # two groups may wait for ever
@@ -235,15 +235,15 @@ def demo(data: df.FlowData, graph: df.FlowGraph) -> None:
 
 
 @pytest.mark.on_ray
-def test_b53_exceptions(engine) -> None:
+def test_exceptions(engine) -> None:
     demo(*raising(node(user.Relay, 1, 1)))
 
 
-def test_b55_plain_functions_in_the_graph(engine) -> None:
+def test_plain_functions_in_the_graph(engine) -> None:
     demo(*raising(df.pyflow(user.same).fnode(), df.pyflow(user.same).fnode()))
 
 
-def test_b53_cached_results_of_the_transaction_go(engine) -> None:
+def test_cached_results_of_the_transaction_go(engine) -> None:
     """A result that came before the exception does not wait for ever, nor meet another's."""
     data = df.FlowData()
     graph = df.FlowGraph([node(user.Relay, 1, 1)(data), node(Raises, 1, 1)(data)])
@@ -257,7 +257,7 @@ def test_b53_cached_results_of_the_transaction_go(engine) -> None:
     assert good == [[[2], [2]], [[4], [4]]]
 
 
-def test_b53_many_exceptions(engine) -> None:
+def test_many_exceptions(engine) -> None:
     """More than are remembered."""
 
     class Always:
@@ -277,7 +277,7 @@ def test_b53_many_exceptions(engine) -> None:
     assert graph.fetch_data(timeout=0)[2] == EMPTY
 
 
-def test_b54_catch_needs_alignment_and_no_batches(engine) -> None:
+def test_catch_needs_alignment_and_no_batches(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(user.Relay, 1, 1)(data)])
     graph.set_exception_catch(True)
@@ -291,7 +291,7 @@ def test_b54_catch_needs_alignment_and_no_batches(engine) -> None:
         assert error.value.error_code == 145000
 
 
-def test_b55_raise_without_catch(engine) -> None:
+def test_raise_without_catch(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(Raises, 1, 1)(data)])
     for number in (1, 2):

@@ -32,7 +32,7 @@ def next_batch(graph: df.FlowGraph) -> tuple[object, int, int, int]:
 # ---- by count ------------------------------------------------------------------------------------------------------------
 
 
-def test_b44_count(engine) -> None:
+def test_count(engine) -> None:
     data, graph = batched(df.CountBatch(2))
     feed(graph, data, [1, 2, 3])
     assert graph.fetch_data(timeout=50)[2] == EMPTY
@@ -44,7 +44,7 @@ def test_b44_count(engine) -> None:
     assert tensor.numpy().tolist() == [[7, 8, 9], [0, 0, 0]] and info.transaction_id == 3
 
 
-def test_b44_one_input_of_two(engine) -> None:
+def test_one_input_of_two(engine) -> None:
     """Two of one input for each of the other."""
 
     @df.pyflow
@@ -62,7 +62,7 @@ def test_b44_one_input_of_two(engine) -> None:
         assert value(graph.fetch_data(timeout=5000)) == wanted
 
 
-def test_b44_stream_function_gets_batches(engine) -> None:
+def test_stream_function_gets_batches(engine) -> None:
     @df.pyflow(stream_input="Queue")
     def read(a):
         return a.get().numpy().tolist()
@@ -79,7 +79,7 @@ def test_b44_stream_function_gets_batches(engine) -> None:
     ("stride", "wanted"),
     [(1, [[1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]), (2, [[1, 2, 3], [3, 4, 5]]), (3, [[1, 2, 3], [4, 5, 6]])],
 )
-def test_b45_sliding(engine, stride, wanted) -> None:
+def test_sliding(engine, stride, wanted) -> None:
     data, graph = batched(df.CountBatch(3, stride))
     feed(graph, data, 1, 2, 3, 4, 5, 6)
     assert [value(graph.fetch_data(timeout=5000)) for _ in wanted] == wanted
@@ -87,7 +87,7 @@ def test_b45_sliding(engine, stride, wanted) -> None:
 
 
 @pytest.mark.parametrize("padding", [False, True])
-def test_b46_timeout(engine, padding) -> None:
+def test_timeout(engine, padding) -> None:
     data, graph = batched(df.CountBatch(3, timeout=200, padding=padding))
     feed(graph, data, [0, 0], [0, 0], [0, 0])
     assert value(graph.fetch_data(timeout=5000)) == [[0, 0]] * 3
@@ -100,7 +100,7 @@ def test_b46_timeout(engine, padding) -> None:
     assert graph.fetch_data(timeout=300)[2] == EMPTY  # nothing is there that time could bring out
 
 
-def test_b46_padding_does_not_stay(engine) -> None:
+def test_padding_does_not_stay(engine) -> None:
     data, graph = batched(df.CountBatch(3, slide_stride=1, timeout=400, padding=True))
     feed(graph, data, 1, 2)
     assert value(graph.fetch_data(timeout=5000)) == [1, 2, 0]
@@ -108,7 +108,7 @@ def test_b46_padding_does_not_stay(engine) -> None:
     assert value(graph.fetch_data(timeout=5000)) == [2, 3, 4]
 
 
-def test_b47_mismatch(engine) -> None:
+def test_mismatch(engine) -> None:
     data, graph = batched(df.CountBatch(2))
     for bad in (np.zeros(3, np.int32), np.zeros(2, np.float32)):
         assert graph.feed_data({data: np.array([1, 2], np.int32)}) == 0
@@ -118,7 +118,7 @@ def test_b47_mismatch(engine) -> None:
         assert value(graph.fetch_data(timeout=5000)) == [[5, 6], [7, 8]]
 
 
-def test_b47_failed_input(engine) -> None:
+def test_failed_input(engine) -> None:
     data = df.FlowData()
     made = node(user.Relay, 1, 1)
     made.map_input(0, made.point, 0, [df.CountBatch(2)])
@@ -128,7 +128,7 @@ def test_b47_failed_input(engine) -> None:
     assert value(graph.fetch_data(timeout=5000)) == [[2], [3]]
 
 
-def test_b47_end_of_stream_flushes(engine) -> None:
+def test_end_of_stream_flushes(engine) -> None:
     data, graph = batched(df.CountBatch(3))
     feed(graph, data, [1])
     assert graph.feed_data({}, df.FlowInfo(flow_flags=EOS)) == 0
@@ -139,7 +139,7 @@ def test_b47_end_of_stream_flushes(engine) -> None:
 
 
 @pytest.mark.parametrize(("dimension", "wanted"), [(0, [1, 2, 3, 4]), (-1, [[1, 2], [3, 4]])])
-def test_b48_time(engine, dimension, wanted) -> None:
+def test_time(engine, dimension, wanted) -> None:
     data, graph = batched(df.TimeBatch(5, dimension))
     feed(graph, data, [1, 2], info=span(0, 2))
     assert graph.fetch_data(timeout=50)[2] == EMPTY
@@ -149,7 +149,7 @@ def test_b48_time(engine, dimension, wanted) -> None:
     assert next_batch(graph)[1:] == (5, 10, 0)
 
 
-def test_b48_second_dimension(engine) -> None:
+def test_second_dimension(engine) -> None:
     data, graph = batched(df.TimeBatch(4, 1))
     feed(graph, data, [[1], [2]], info=span(0, 1))
     feed(graph, data, [[3, 4], [5, 6]], info=span(1, 4))
@@ -158,7 +158,7 @@ def test_b48_second_dimension(engine) -> None:
 
 @pytest.mark.parametrize("flag", [EOS, SEG])
 @pytest.mark.parametrize("window", [10, -1])
-def test_b49_flags_flush(engine, window, flag) -> None:
+def test_flags_flush(engine, window, flag) -> None:
     data, graph = batched(df.TimeBatch(window, 0))
     feed(graph, data, [1], info=span(0, 2))
     feed(graph, data, [2], info=span(2, 3, flag))
@@ -168,7 +168,7 @@ def test_b49_flags_flush(engine, window, flag) -> None:
 
 
 @pytest.mark.parametrize("flag", [EOS, SEG])
-def test_b49_drop_remainder(engine, flag) -> None:
+def test_drop_remainder(engine, flag) -> None:
     data, graph = batched(df.TimeBatch(10, 0, True))
     feed(graph, data, [1], info=span(0, 2))
     feed(graph, data, [2], info=span(2, 3, flag))
@@ -180,7 +180,7 @@ def test_b49_drop_remainder(engine, flag) -> None:
     assert graph.fetch_data(timeout=0)[2] == EMPTY
 
 
-def test_b49_empty_end(engine) -> None:
+def test_empty_end(engine) -> None:
     data, graph = batched(df.TimeBatch(-1, 0))
     assert graph.feed_data(None, df.FlowInfo(flow_flags=EOS)) == 0
     assert next_batch(graph)[0] is None  # nothing was cached: the end passes
@@ -196,7 +196,7 @@ def test_b49_empty_end(engine) -> None:
     [[(0, 4), (3, 5)], [(0, 4), (2, 1)], [(5, 4)], [(0, 4), (4, 12)]],
     ids=["overlap", "backwards", "end before start", "longer than the window"],
 )
-def test_b49_wrong_times(engine, spans) -> None:
+def test_wrong_times(engine, spans) -> None:
     data, graph = batched(df.TimeBatch(10, 0))
     for number, (start, end) in enumerate(spans):
         feed(graph, data, [number], info=span(start, end))
@@ -206,7 +206,7 @@ def test_b49_wrong_times(engine, spans) -> None:
     assert next_batch(graph) == ([7, 8], 20, 30, 0)
 
 
-def test_b49_empty_message_without_an_end(engine) -> None:
+def test_empty_message_without_an_end(engine) -> None:
     data, graph = batched(df.TimeBatch(10, 0))
     assert graph.feed({data: None}) == 0
     assert graph.fetch_data(timeout=5000)[2] == 164000
@@ -214,7 +214,7 @@ def test_b49_empty_message_without_an_end(engine) -> None:
     assert next_batch(graph)[0] == [7]
 
 
-def test_b49_kinds_have_to_agree(engine) -> None:
+def test_kinds_have_to_agree(engine) -> None:
     data, graph = batched(df.TimeBatch(10, -1))
     feed(graph, data, [1, 2], info=span(0, 2))
     feed(graph, data, [1, 2, 3], info=span(2, 4))

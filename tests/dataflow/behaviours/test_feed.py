@@ -40,14 +40,14 @@ def gate(depth: int):
 
 @pytest.mark.on_ray
 @pytest.mark.parametrize("way", ["by name", "by value"])
-def test_b16_quick_start(engine, way) -> None:
+def test_quick_start(engine, way) -> None:
     a, b, graph = pair(local_add if way == "by value" else None)
     assert graph.feed({a: np.array([[1, 2]], np.int32), b: np.array([[2, 3]], np.int32)}) == 0
     [result], code = graph.fetch()
     assert code == 0 and type(result) is np.ndarray and result.dtype == np.int32 and result.tolist() == [[3, 5]]
 
 
-def test_b17_codes_are_returned(engine) -> None:
+def test_codes_are_returned(engine) -> None:
     a, b, graph = pair()
     for feed in (graph.feed, graph.feed_data):
         for bad in ({a: 1}, {df.FlowData(): 1}, {}, None):
@@ -61,7 +61,7 @@ def test_b17_codes_are_returned(engine) -> None:
     assert graph.feed({a: 1, b: 2}) == 0 and graph.fetch() == ([3], 0)
 
 
-def test_b18_schema(engine) -> None:
+def test_schema(engine) -> None:
     data, graph = relay(df.TensorDesc(df.DT_FLOAT, [2]))
     assert graph.feed_data({data: [1, 2]}) == 0
     [tensor], _, code = graph.fetch_data()
@@ -71,7 +71,7 @@ def test_b18_schema(engine) -> None:
     assert graph.feed_data({data: [3, 4]}) == 0 and user.value(graph.fetch_data()) == [3.0, 4.0]
 
 
-def test_b19_fetch_timeouts(engine) -> None:
+def test_fetch_timeouts(engine) -> None:
     a, b, graph = pair()
     assert graph.fetch(timeout=0) == ([], FAILED) and graph.fetch_data(timeout=0)[2] == FAILED
     assert graph.feed({a: 1, b: 1}, timeout=-2) == FAILED
@@ -85,7 +85,7 @@ def test_b19_fetch_timeouts(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b19_full_queue(engine) -> None:
+def test_full_queue(engine) -> None:
     value, opener, graph = gate(depth=3)
     for number in range(3):
         assert graph.feed({value: number}, timeout=0, partial_inputs=True) == 0
@@ -99,7 +99,7 @@ def test_b19_full_queue(engine) -> None:
     assert graph.feed({value: 7, opener: 0}, timeout=5000) == 0 and graph.fetch(timeout=5000) == ([7], 0)
 
 
-def test_b19_feed_goes_on_when_there_is_room(engine) -> None:
+def test_feed_goes_on_when_there_is_room(engine) -> None:
     value, opener, graph = gate(depth=2)
     for number in (0, 1):
         assert graph.feed({value: number}, partial_inputs=True) == 0
@@ -112,7 +112,7 @@ def test_b19_feed_goes_on_when_there_is_room(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b20_pipelining(engine) -> None:
+def test_pipelining(engine) -> None:
     data = df.FlowData()
     first, second = df.pyflow(user.same).fnode(), df.pyflow(user.same).fnode()
     graph = df.FlowGraph([second(first(data))])
@@ -122,7 +122,7 @@ def test_b20_pipelining(engine) -> None:
     assert graph.fetch(timeout=0) == ([], EMPTY)
 
 
-def test_b21_outputs_wait_for_their_fetch(engine) -> None:
+def test_outputs_wait_for_their_fetch(engine) -> None:
     data = df.FlowData()
     middle = df.pyflow(user.same).fnode()(data)
     graph = df.FlowGraph([df.pyflow(user.same).fnode()(middle), middle])
@@ -137,7 +137,7 @@ def test_b21_outputs_wait_for_their_fetch(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b22_flow_info_round_trip(engine) -> None:
+def test_flow_info_round_trip(engine) -> None:
     data, graph = relay()
     for number in (1, 2, 3):
         info = df.FlowInfo(10 * number, 20 * number, SEG)
@@ -164,7 +164,7 @@ class Header:
         return run_context.set_output(0, untouched) or run_context.set_output(1, changed)
 
 
-def test_b22_header_of_the_first_input_with_data(engine) -> None:
+def test_header_of_the_first_input_with_data(engine) -> None:
     a, b = df.FlowData(name="a"), df.FlowData(name="b")
     graph = df.FlowGraph(list(node(Header, 2, 2)(a, b)))
     info = df.FlowInfo(3, 5, 0)
@@ -180,7 +180,7 @@ def test_b22_header_of_the_first_input_with_data(engine) -> None:
     assert (back.start_time, back.end_time, back.flow_flags, back.transaction_id) == (77, 5, SEG, 500)
 
 
-def test_b23_own_ids_need_an_n_mapping(engine) -> None:
+def test_own_ids_need_an_n_mapping(engine) -> None:
     data, plain = relay()
     assert plain.feed_data({data: [1]}, df.FlowInfo(transaction_id=50)) == 0
     assert plain.fetch_data()[1].transaction_id == 1
@@ -196,7 +196,7 @@ def test_b23_own_ids_need_an_n_mapping(engine) -> None:
 
 
 @pytest.mark.parametrize("cause", ["batch", "stream"])
-def test_b23_n_mapping_is_seen(engine, cause) -> None:
+def test_n_mapping_is_seen(engine, cause) -> None:
     data = df.FlowData()
     if cause == "batch":
         data, graph = user.batched(df.CountBatch(1))
@@ -212,7 +212,7 @@ def _first(queue):
     return queue.get()
 
 
-def test_b24_partial_inputs(engine) -> None:
+def test_partial_inputs(engine) -> None:
     a, b = df.FlowData(), df.FlowData()
     graph = df.FlowGraph([df.pyflow(user.add).fnode()(a, b), df.pyflow(user.same).fnode()(a)])
     assert graph.feed({a: 1}) == 145000
@@ -234,7 +234,7 @@ class Nulls:
 
 
 @pytest.mark.parametrize("nothing", [{}, None])
-def test_b25_end_of_stream(engine, nothing) -> None:
+def test_end_of_stream(engine, nothing) -> None:
     a, b = df.FlowData(), df.FlowData()
     graph = df.FlowGraph(list(node(Nulls, 2, 2)(a, b)))
     assert graph.feed_data(nothing, df.FlowInfo(flow_flags=df.FlowFlag.DATA_FLOW_FLAG_EOS), partial_inputs=True) == 0
@@ -244,7 +244,7 @@ def test_b25_end_of_stream(engine, nothing) -> None:
     assert graph.fetch_data(timeout=5000)[0][0].numpy().tolist() == [[0, 0], [0, 0]]
 
 
-def test_b26_none_stays_none(engine) -> None:
+def test_none_stays_none(engine) -> None:
     @df.pyflow
     def kinds(a, b):
         return f"{type(a).__name__} {type(b).__name__}"
@@ -259,7 +259,7 @@ def test_b26_none_stays_none(engine) -> None:
         assert graph.fetch([1], 5000) == ([f"{type(left).__name__} {type(right).__name__}"], 0)
 
 
-def test_b27_objects(engine) -> None:
+def test_objects(engine) -> None:
     df.msg_type_register.register(2700, user.Point, user.point_bytes, user.point_of)
     try:
         data = df.FlowData()
@@ -292,7 +292,7 @@ def _unregister(number: int) -> None:
     assert not register.registered(number)
 
 
-def test_b28_failed_messages(engine) -> None:
+def test_failed_messages(engine) -> None:
     data, graph = relay()
     assert graph.feed_data({data: [-1]}) == 0 and graph.fetch(timeout=5000) == ([], 145000)
     assert graph.feed_data({data: [-1]}, df.FlowInfo(start_time=3)) == 0
@@ -301,7 +301,7 @@ def test_b28_failed_messages(engine) -> None:
     assert graph.feed_data({data: [1]}) == 0 and user.value(graph.fetch_data(timeout=5000)) == [1]
 
 
-def test_b28_failure_passes_plain_functions(engine) -> None:
+def test_failure_passes_plain_functions(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([df.pyflow(user.same).fnode()(node(user.Relay, 1, 1)(data))])
     for number in (-1, 4):
@@ -323,7 +323,7 @@ class Raw:
         return run_context.set_output(0, raw)
 
 
-def test_b28_raw_bytes(engine) -> None:
+def test_raw_bytes(engine) -> None:
     @df.pyflow
     def read(data):
         return bytes(data)

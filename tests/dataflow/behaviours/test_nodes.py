@@ -17,7 +17,7 @@ from tests.dataflow.behaviours.support import EMPTY, node, one
 
 
 @pytest.mark.parametrize("size", [8, 300_000])
-def test_b29_consumers_do_not_see_each_other(engine, size) -> None:
+def test_consumers_do_not_see_each_other(engine, size) -> None:
     @df.pyflow
     def spoil(a):
         array = a.numpy() if isinstance(a, df.Tensor) else a
@@ -39,7 +39,7 @@ def test_b29_consumers_do_not_see_each_other(engine, size) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 300_000])
-def test_b29_an_only_consumer_owns_its_objects(engine, size) -> None:
+def test_an_only_consumer_owns_its_objects(engine, size) -> None:
     @df.pyflow
     def double(a):
         a *= 2
@@ -83,7 +83,7 @@ class Four:
         return self._answer(run_context, input_flow_msgs, 3, 2)
 
 
-def test_b30_only_the_function_whose_inputs_came_runs(engine) -> None:
+def test_only_the_function_whose_inputs_came_runs(engine) -> None:
     inputs = [df.FlowData(name=name) for name in "abcd"]
     graph = df.FlowGraph(list(node(Four, 4, 4)(*inputs)))
     for number in (2, 0, 1):
@@ -95,7 +95,7 @@ def test_b30_only_the_function_whose_inputs_came_runs(engine) -> None:
     assert graph.fetch_data([3], 0)[2] == EMPTY
 
 
-def test_b30_methods_of_a_class_share_the_object(engine) -> None:
+def test_methods_of_a_class_share_the_object(engine) -> None:
     @df.pyflow
     class Account:
         def __init__(self, start):
@@ -146,7 +146,7 @@ class Combine:
 
 
 @pytest.mark.on_ray
-def test_b31_conditional_output(engine) -> None:
+def test_conditional_output(engine) -> None:
     data = df.FlowData()
     a, b, c, d = node(Control, 1, 4)(data)
     graph = df.FlowGraph([node(Combine, 2, 1, name="add")(a, b), node(Combine, 2, 1, name="multiply")(c, d)])
@@ -157,7 +157,7 @@ def test_b31_conditional_output(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b32_generator(engine) -> None:
+def test_generator(engine) -> None:
     @df.pyflow
     def count(a):
         for number in range(5):
@@ -171,7 +171,7 @@ def test_b32_generator(engine) -> None:
     assert graph.fetch(timeout=0) == ([], EMPTY)
 
 
-def test_b32_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
+def test_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
     if engine == "inline":
         pytest.skip("functions run in the thread that fetches")
     gate = str(tmp_path / "gate")
@@ -192,7 +192,7 @@ def test_b32_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
     assert graph.fetch(timeout=5000) == ([1, "second"], 0)
 
 
-def test_b34_choice_output(engine) -> None:
+def test_choice_output(engine) -> None:
     @df.pyflow(num_returns=2, choice_output=lambda value: value > 0)
     def split(a):
         return a, -a
@@ -205,7 +205,7 @@ def test_b34_choice_output(engine) -> None:
     assert graph.fetch([0], 0)[1] == graph.fetch([1], 0)[1] == EMPTY
 
 
-def test_b35_wrong_results(engine) -> None:
+def test_wrong_results(engine) -> None:
     @df.pyflow(num_returns=2)
     def two(kind):
         return {"list": [1, 2], "short": (1,), "long": (1, 2, 3), "scalar": 1, "right": (1, 2)}[kind]
@@ -218,7 +218,7 @@ def test_b35_wrong_results(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b36_a_failing_call_fails_its_transaction_only(engine) -> None:
+def test_a_failing_call_fails_its_transaction_only(engine) -> None:
     @df.pyflow
     def invert(a):
         return 1 / a
@@ -242,7 +242,7 @@ class Code:
         return code or run_context.set_output(0, input_flow_msgs[0])
 
 
-def test_b36_codes_of_low_level_functions(engine) -> None:
+def test_codes_of_low_level_functions(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(Code, 1, 1)(data)])
     for code in (9900001, 0, 564000):
@@ -250,7 +250,7 @@ def test_b36_codes_of_low_level_functions(engine) -> None:
         assert graph.fetch_data(timeout=5000)[2] == code
 
 
-def test_b36_strict_stops_the_node(engine) -> None:
+def test_strict_stops_the_node(engine) -> None:
     data = df.FlowData()
     made = df.FlowGraph([node(Code, 1, 1)(data)], {"softnpu.flow.strict": "1"})
     for code in (0, 9900001, 0):

@@ -13,7 +13,7 @@ from tests.dataflow.behaviours import support as user
 from tests.dataflow.behaviours.support import EMPTY, node
 
 
-def test_b37_state_lives_in_a_process_of_its_own(engine) -> None:
+def test_state_lives_in_a_process_of_its_own(engine) -> None:
     @df.pyflow
     class Counter:
         made = 0
@@ -38,7 +38,7 @@ def test_b37_state_lives_in_a_process_of_its_own(engine) -> None:
         assert len({os.getpid(), one[1], two[1]}) == 3 and one[2] == two[2] == 1
 
 
-def test_b38_hook_comes_first(engine, monkeypatch) -> None:
+def test_hook_comes_first(engine, monkeypatch) -> None:
     monkeypatch.setenv("BEHAVIOUR_38", "to be restored")
     monkeypatch.delenv("BEHAVIOUR_38")
 
@@ -60,7 +60,7 @@ def test_b38_hook_comes_first(engine, monkeypatch) -> None:
     assert engine == "inline" or "BEHAVIOUR_38" not in os.environ
 
 
-def test_b39_running_ids(engine) -> None:
+def test_running_ids(engine) -> None:
     @df.pyflow
     class Where:
         def __init__(self):
@@ -102,7 +102,7 @@ class Parameters:
         return run_context.set_output(0, np.array(self.codes))
 
 
-def test_b40_parameters(engine) -> None:
+def test_parameters(engine) -> None:
     data = df.FlowData()
     made = node(Parameters, 1, 1, number=3, text="t", lists=[[1], [2, 33]], dtype=df.DT_FLOAT)
     graph = df.FlowGraph([made(data)])

@@ -70,7 +70,7 @@ def closure_graph(udf: type, closures: dict[str, Any], **params: Any):
 
 
 @pytest.mark.parametrize("key", ["net", "graph", "unknown"])
-def test_b41_closures(engine, key, tmp_path: pathlib.Path) -> None:
+def test_closures(engine, key, tmp_path: pathlib.Path) -> None:
     model = str(arithmetic(tmp_path / "model.onnx"))
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     total, scaled = df.GraphProcessPoint(df.Framework.ONNX, model).fnode(2, 2)(inner_a, inner_b)
@@ -90,7 +90,7 @@ def test_b41_closures(engine, key, tmp_path: pathlib.Path) -> None:
             np.testing.assert_allclose(tensor.numpy(), (A * number + B) * A * number - B, rtol=1e-6)
 
 
-def test_b41_timeout(engine) -> None:
+def test_timeout(engine) -> None:
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     inner = df.FlowGraph([node(Slow, 2, 1)(inner_a, inner_b)])
     a, b, graph = closure_graph(Impatient, {"slow": df.FlowGraphProcessPoint(inner)})
@@ -124,7 +124,7 @@ def gate(depth: int, policy: str, before: bool = False):
 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("size", [1, 20_000])
-def test_b42_overwrite_keeps_the_newest(engine, before, size) -> None:
+def test_overwrite_keeps_the_newest(engine, before, size) -> None:
     value, opener, graph = gate(3, "OVERWRITE", before)
     last = 200
     for number in range(last + 1):
@@ -147,7 +147,7 @@ def _received(graph: df.FlowGraph, count: int) -> bool:
     return rows["gated_fnode"]["received"] >= count
 
 
-def test_b42_fifo_blocks(engine) -> None:
+def test_fifo_blocks(engine) -> None:
     value, opener, graph = gate(3, "FIFO")
     assert [graph.feed({value: number}, 0, True) for number in range(5)] == [0, 0, 0, FULL, FULL]
     for _ in range(3):
@@ -156,7 +156,7 @@ def test_b42_fifo_blocks(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_b43_a_slow_consumer_bounds_memory_and_keeps_order(engine) -> None:
+def test_a_slow_consumer_bounds_memory_and_keeps_order(engine) -> None:
     value, opener, graph = gate(4, "FIFO", before=True)
     fed = 0
     while graph.feed({value: fed}, 100, True) == 0:
@@ -172,7 +172,7 @@ def test_b43_a_slow_consumer_bounds_memory_and_keeps_order(engine) -> None:
             fed += 1
 
 
-def test_b43_a_generator_runs_ahead_within_one_call_only(engine) -> None:
+def test_a_generator_runs_ahead_within_one_call_only(engine) -> None:
     @df.pyflow
     def many(a):
         for number in range(50):

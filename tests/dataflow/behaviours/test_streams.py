@@ -21,7 +21,7 @@ def two_and_one(a, b):
 
 
 @pytest.mark.on_ray
-def test_b33_two_of_one_and_one_of_the_other(engine) -> None:
+def test_two_of_one_and_one_of_the_other(engine) -> None:
     a, b = df.FlowData(name="a"), df.FlowData(name="b")
     graph = df.FlowGraph([df.pyflow(stream_input="Queue")(two_and_one).fnode()(a, b)])
     for number in range(6):
@@ -33,7 +33,7 @@ def test_b33_two_of_one_and_one_of_the_other(engine) -> None:
     assert graph.fetch(timeout=0) == ([], EMPTY)
 
 
-def test_b33_queue(engine) -> None:
+def test_queue(engine) -> None:
     @df.pyflow
     class Reader:
         def __init__(self):
@@ -60,7 +60,7 @@ def test_b33_queue(engine) -> None:
         assert graph.fetch(timeout=5000) == ([(number, ["empty"] * 3, True, 128, 0, True, False, 1)], 0)
 
 
-def test_b33_runs_before_its_data_and_again_after_each_return(engine) -> None:
+def test_runs_before_its_data_and_again_after_each_return(engine) -> None:
     @df.pyflow
     class Entered:
         def __init__(self):
@@ -81,7 +81,7 @@ def test_b33_runs_before_its_data_and_again_after_each_return(engine) -> None:
         assert graph.fetch([0], 5000) == ([("got", number)], 0)
 
 
-def test_b33_finalize_frees_a_blocked_get(engine, tmp_path: pathlib.Path) -> None:
+def test_finalize_frees_a_blocked_get(engine, tmp_path: pathlib.Path) -> None:
     note = tmp_path / "note"
 
     @df.pyflow(stream_input="Queue")
@@ -102,7 +102,7 @@ def test_b33_finalize_frees_a_blocked_get(engine, tmp_path: pathlib.Path) -> Non
     assert eventually(lambda: note.exists() and note.read_text() == "564004")
 
 
-def test_b33_failing_stream_goes_on(engine) -> None:
+def test_failing_stream_goes_on(engine) -> None:
     @df.pyflow(stream_input="Queue")
     def invert(a):
         return 1 / a.get()
@@ -114,7 +114,7 @@ def test_b33_failing_stream_goes_on(engine) -> None:
     assert graph.fetch(timeout=5000) == ([0.25], 0)
 
 
-def test_b33_results_of_a_stream_are_numbered(engine) -> None:
+def test_results_of_a_stream_are_numbered(engine) -> None:
     @df.pyflow(stream_input="Queue")
     def pairs(a):
         return df.Tensor(a.get().numpy() + a.get().numpy())

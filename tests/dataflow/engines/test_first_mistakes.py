@@ -14,7 +14,8 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
-from softnpu.flow import control, engines
+from softnpu.flow import engines
+from softnpu.flow.application import control
 
 FLOW = pytest.mark.usefixtures("flow")
 

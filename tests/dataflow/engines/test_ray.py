@@ -17,9 +17,9 @@ import pytest
 import dataflow as df
 from softnpu.flow.engines.ray import cluster, records
 from softnpu.flow.engines.ray.link import Incoming, Outgoing
-from softnpu.flow.layout import Channel
 from softnpu.flow.message import EOS, Message, Payload
 from softnpu.flow.plan import BodySpec, Function, Node, Plan
+from softnpu.flow.planning.layout import Channel
 from tests.dataflow.engine_support import Line, eventually, gone
 
 ray = pytest.importorskip("ray")
@@ -110,7 +110,7 @@ def test_statistics_come_from_the_actors() -> None:
     assert eventually(lambda: sorted(row["calls"] for row in session.statistics()) == [2, 3, 3])
     [middle] = [row for row in session.statistics() if row["node"].startswith("troubled")]
     assert (middle["calls"], middle["failures"], middle["received"]) == (3, 1, 3)
-    assert sorted(row.read()["calls"] for row in session.crew.rows) == [2, 3, 3]
+    assert sorted(row.read()["calls"] for row in session.supervisor.rows) == [2, 3, 3]
 
 
 def test_large_payloads_go_through_the_store_and_are_safe_to_change() -> None:
@@ -308,7 +308,7 @@ def _plan(**resources: int) -> Plan:
 
 def test_resources_in_the_words_of_ray() -> None:
     assert cluster.needs(_plan(num_cpus=2, memory=100, num_npus=1)) == [{"CPU": 2, "memory": 100 << 20, "NPU": 1}]
-    from softnpu.flow.layout import arrange
+    from softnpu.flow.planning.layout import arrange
 
     plan = _plan(num_cpus=1, memory=64, num_npus=1)
     options = cluster.Places(ray, plan, arrange(plan)).options(1)

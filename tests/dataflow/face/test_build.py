@@ -31,7 +31,7 @@ def six(a):
     return (a,) * 6
 
 
-def test_b01_init_checks() -> None:
+def test_init_checks() -> None:
     df.finalize()
     with pytest.raises(TypeError):
         df.init()
@@ -45,7 +45,7 @@ def test_b01_init_checks() -> None:
     assert code_of(error) == 145001
 
 
-def test_b01_second_init_is_ignored() -> None:
+def test_second_init_is_ignored() -> None:
     df.finalize()
     options = {"ge.exec.deviceId": "0"}
     df.init(options)
@@ -57,7 +57,7 @@ def test_b01_second_init_is_ignored() -> None:
     assert df.dataflow._global_options is None
 
 
-def test_b02_names_restart(flow) -> None:
+def test_names_restart(flow) -> None:
     def names():
         return [
             df.FlowNode(1, 1).name,
@@ -92,7 +92,7 @@ def test_names_from_any_thread(flow) -> None:
     assert len(made) == len(set(made)) == 400
 
 
-def test_b05_call_of_a_node(flow) -> None:
+def test_call_of_a_node(flow) -> None:
     data = df.FlowData()
     assert df.FlowNode(1, 0)(data) is None
     assert isinstance(df.FlowNode(1, 1)(data), df.dataflow.FlowOutput)
@@ -115,7 +115,7 @@ def test_flow_data_refuses(flow) -> None:
             df.FlowData(**arguments)
 
 
-def test_b06_maps(flow) -> None:
+def test_maps(flow) -> None:
     node, point = df.FlowNode(2, 2), df.GraphProcessPoint(df.Framework.ONNX, "x.onnx")
     with pytest.raises(df.DfException):
         node.map_input(0, point, 0)  # not added yet
@@ -148,7 +148,7 @@ def test_batch_arguments() -> None:
         assert code_of(error) == 145000 and isinstance(error.value, TypeError)
 
 
-def test_b07_alias(flow) -> None:
+def test_alias(flow) -> None:
     first, second = df.FlowNode(1, 1, "first"), df.FlowNode(1, 1, "second")
     assert first.set_alias("nice") is first and first.alias == "nice"
     assert first.set_alias("first").alias == "first"
@@ -159,13 +159,13 @@ def test_b07_alias(flow) -> None:
     assert df.FlowNode(1, 1, "after").name == "after"
 
 
-def test_b08_output_permutation(stub) -> None:
+def test_output_permutation(stub) -> None:
     o = df.FlowNode(1, 6)(df.FlowData())
     graph = df.FlowGraph([o[2], o[1], o[0], o[0], o[5], o[3], o[0]])
     assert graph._output_idx_mapping == [4, 3, 0, 1, 6, 5, 2]
 
 
-def test_b08_outputs_of_several_nodes(flow) -> None:
+def test_outputs_of_several_nodes(flow) -> None:
     data = df.FlowData()
     a, b = six.fnode()(data), six.fnode()(data)
     graph = df.FlowGraph([b[1], a[0], b[0], a[0]])
@@ -234,7 +234,7 @@ def test_counts_have_to_agree(flow) -> None:
         graph.feed({data: 1})
 
 
-def test_b09_setters(flow) -> None:
+def test_setters(flow) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([one.fnode()(data)])
     for cache, timeout in ((-1, 1), (1025, 1), (1, 0), (1, 600001), (1, -2), ("1", 1)):
@@ -263,7 +263,7 @@ def test_b09_setters(flow) -> None:
         assert code_of(error) == 145000
 
 
-def test_b10_deploy_template(flow, tmp_path: pathlib.Path, capsys) -> None:
+def test_deploy_template(flow, tmp_path: pathlib.Path, capsys) -> None:
     data = df.FlowData()
     first, second = one.fnode(), one.fnode().set_alias("last")
     graph = df.FlowGraph([second(first(data))])

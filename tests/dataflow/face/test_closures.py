@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from softnpu.base.errors import NpuError
-from softnpu.flow import codes, model_build
+from softnpu.flow import codes
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.model import ModelBody
 from softnpu.flow.body import Place
-from softnpu.flow.model_build import ModelSource, build
 from softnpu.flow.plan import INPUT, BodySpec, Function, Node, Plan, Port
+from softnpu.flow.planning import model_build
+from softnpu.flow.planning.model_build import ModelSource, build
 from tests.dataflow.dataflow_support import arithmetic, arrays, tensor
 
 ONNX = 2
@@ -29,7 +30,7 @@ def closures(tmp_path: Path) -> Any:
     return Closures({"net": build(ModelSource(ONNX, str(arithmetic(tmp_path / "model.onnx"))))})
 
 
-def test_b41_closure_runs_a_model_by_key(tmp_path: Path) -> None:
+def test_closure_runs_a_model_by_key(tmp_path: Path) -> None:
     found = closures(tmp_path)
     for timeout in (-1, 5000):
         code, outputs = found.run("net", [tensor(A, trans_id=5), tensor(B)], timeout)
@@ -39,7 +40,7 @@ def test_b41_closure_runs_a_model_by_key(tmp_path: Path) -> None:
     found.close()
 
 
-def test_b41_every_failure_of_a_closure_is_564000(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_failure_of_a_closure_is_564000(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = closures(tmp_path)
     for key, inputs, timeout in (
         ("other", [tensor(A), tensor(B)], -1),
@@ -55,7 +56,7 @@ def test_b41_every_failure_of_a_closure_is_564000(tmp_path: Path, capsys: pytest
     found.close()
 
 
-def test_b41_closure_that_takes_too_long_is_given_up_and_blocks_nobody(
+def test_closure_that_takes_too_long_is_given_up_and_blocks_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -91,7 +92,7 @@ def nested(tmp_path: Path) -> Plan:
     return Plan("inner", ("a", "b"), (node,), edges, (Port(0, 0), Port(0, 1)))
 
 
-def test_b41_closure_runs_a_nested_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_closure_runs_a_nested_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     found = Closures({"graph": nested(tmp_path)})
     for turn in range(3):
@@ -104,7 +105,7 @@ def test_b41_closure_runs_a_nested_graph(tmp_path: Path, capsys: pytest.CaptureF
     found.close()
 
 
-def test_b41_model_that_cannot_be_loaded_fails_at_the_start() -> None:
+def test_model_that_cannot_be_loaded_fails_at_the_start() -> None:
 
     broken = BodySpec(model_build.LOADER, {"name": "x", "om": b"IMOD" + bytes(400), "inputs": [], "outputs": []})
     with pytest.raises(NpuError):

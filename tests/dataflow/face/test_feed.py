@@ -50,14 +50,14 @@ def pair():
     return (*data, df.FlowGraph([add.fnode()(*data)]))
 
 
-def test_b16_quick_start(flow) -> None:
+def test_quick_start(flow) -> None:
     a, b, graph = pair()
     assert graph.feed({a: np.array([[1, 2]], np.int32), b: np.array([[2, 3]], np.int32)}) == 0
     [result], code = graph.fetch()
     assert code == 0 and type(result) is np.ndarray and result.dtype == np.int32 and result.tolist() == [[3, 5]]
 
 
-def test_b17_codes_of_wrong_arguments(flow, capsys) -> None:
+def test_codes_of_wrong_arguments(flow, capsys) -> None:
     a, b, graph = pair()
     other = df.FlowData()
     for feed in (graph.feed, graph.feed_data):
@@ -74,7 +74,7 @@ def test_b17_codes_of_wrong_arguments(flow, capsys) -> None:
     assert graph.feed({a: 1, b: 2, other: 3}) == 0 and graph.fetch() == ([3], 0)
 
 
-def test_b18_schema(flow) -> None:
+def test_schema(flow) -> None:
     data, graph = relay(df.TensorDesc(df.DT_FLOAT, [2]))
     assert graph.feed_data({data: [1, 2]}) == 0
     [tensor], _, code = graph.fetch_data()
@@ -86,7 +86,7 @@ def test_b18_schema(flow) -> None:
     assert graph.feed({data: df.Tensor(np.array([1, 2], np.float32))}) == 0
 
 
-def test_b19_timeouts(flow) -> None:
+def test_timeouts(flow) -> None:
     a, b, graph = pair()
     assert graph.fetch(timeout=0) == ([], FAILED)
     tensors, info, code = graph.fetch_data(timeout=0)
@@ -101,7 +101,7 @@ def test_b19_timeouts(flow) -> None:
         graph.fetch(timeout=None)
 
 
-def test_b21_indexes(flow) -> None:
+def test_indexes(flow) -> None:
     a = df.FlowData()
     first, second = same.fnode(), same.fnode()
     mid = first(a)
@@ -121,7 +121,7 @@ def test_b21_indexes(flow) -> None:
             call()
 
 
-def test_b22_flow_info_travels(flow) -> None:
+def test_flow_info_travels(flow) -> None:
     data, graph = relay()
     for number in (1, 2, 3):
         info = df.FlowInfo(10 * number, 20 * number, df.FlowFlag.DATA_FLOW_FLAG_SEG)
@@ -132,7 +132,7 @@ def test_b22_flow_info_travels(flow) -> None:
         assert back.transaction_id == number and back.user_data == bytes([number]) * 64
 
 
-def test_b23_own_transaction_ids(flow) -> None:
+def test_own_transaction_ids(flow) -> None:
     data, graph = relay()
     graph.set_contains_n_mapping_node(True)
 
@@ -147,13 +147,13 @@ def test_b23_own_transaction_ids(flow) -> None:
     assert other.fetch_data()[1].transaction_id == 1
 
 
-def test_b24_partial_inputs(flow) -> None:
+def test_partial_inputs(flow) -> None:
     a, b, graph = pair()
     assert graph.feed({a: 1}, partial_inputs=True) == 0 and graph.fetch(timeout=0) == ([], 207013)
     assert graph.feed({b: 5}, partial_inputs=True) == 0 and graph.fetch() == ([6], 0)
 
 
-def test_b25_end_of_stream(flow) -> None:
+def test_end_of_stream(flow) -> None:
     _data, graph = relay()
     for empty in ({}, None):
         assert graph.feed_data(empty, df.FlowInfo(flow_flags=df.FlowFlag.DATA_FLOW_FLAG_EOS)) == 0
@@ -161,7 +161,7 @@ def test_b25_end_of_stream(flow) -> None:
         assert (tensors, info.flow_flags, code) == ([], 1, 0)
 
 
-def test_b26_none_and_objects(flow) -> None:
+def test_none_and_objects(flow) -> None:
     a = df.FlowData()
     graph = df.FlowGraph([same.fnode()(a)])
     for value in (None, {"k": [1, "x"]}, "text", b"bytes"):
@@ -175,7 +175,7 @@ def test_b26_none_and_objects(flow) -> None:
     assert isinstance(graph.fetch()[0][0], df.Tensor)  # a function gets tensors from feed_data
 
 
-def test_b28_failed_messages(flow, capsys) -> None:
+def test_failed_messages(flow, capsys) -> None:
     data, graph = relay()
     graph.feed_data({data: [-1]})
     assert graph.fetch() == ([], 145000)
@@ -194,7 +194,7 @@ def test_objects_are_not_for_fetch_data(flow, capsys) -> None:
     assert (tensors, code) == ([], 145000) and "fetch()" in capsys.readouterr().out
 
 
-def test_b61_compile_only(flow) -> None:
+def test_compile_only(flow) -> None:
     a = df.FlowData()
     graph = df.FlowGraph([same.fnode()(a)], {"ge.runFlag": "0"})
     assert graph.feed({a: 1}) == 0 and graph.feed({a: 1}) == 0 and graph.fetch(timeout=0) == ([], FAILED)

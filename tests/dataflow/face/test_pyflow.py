@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow import codec
 from softnpu.flow.body import Place, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.register import MsgTypeRegister, msg_type_register
+from softnpu.flow.values import codec
+from softnpu.flow.values.register import MsgTypeRegister, msg_type_register
 
 
 class Sink:
@@ -63,7 +63,7 @@ ANNOTATIONS = [
 
 
 @pytest.mark.parametrize("annotation, count", ANNOTATIONS)
-def test_b11_outputs_of_annotations(annotation: Any, count: int) -> None:
+def test_outputs_of_annotations(annotation: Any, count: int) -> None:
     def function(a):
         return a
 
@@ -71,7 +71,7 @@ def test_b11_outputs_of_annotations(annotation: Any, count: int) -> None:
     assert df.pyflow(function).output_num == count
 
 
-def test_b11_num_returns(flow) -> None:
+def test_num_returns(flow) -> None:
     def function(a, b=1, *c, **d):
         return a, b
 
@@ -90,7 +90,7 @@ def test_b11_num_returns(flow) -> None:
     assert (node.input_num, node.output_num, node.name) == (4, 2, "function_fnode")
 
 
-def test_b11_options_refused() -> None:
+def test_options_refused() -> None:
     def function(a):
         return a
 
@@ -111,7 +111,7 @@ def test_b11_options_refused() -> None:
         df.method(stream_input="x")
 
 
-def test_b11_class(flow) -> None:
+def test_class(flow) -> None:
     @df.pyflow
     class Worker:
         """Words."""
@@ -152,7 +152,7 @@ def test_b11_class(flow) -> None:
     assert run(body, "x", function=1) == (0, [(1, "x"), (2, 9)])
 
 
-def test_b11_class_refused() -> None:
+def test_class_refused() -> None:
     for name in ("fnode", "_fnode", "_df_from_class"):
         with pytest.raises(TypeError, match=name):
             df.pyflow(type("Bad", (), {name: None}))
@@ -235,7 +235,7 @@ def test_results_take_over_the_envelope(flow) -> None:
     assert (out.trans_id, out.user_data, out.start_time, out.end_time, out.flags) == (7, b"u" * 64, 3, 4, 2)
 
 
-def test_b32_generator(flow) -> None:
+def test_generator(flow) -> None:
     @df.pyflow
     def count(n):
         yield from range(n)
@@ -249,7 +249,7 @@ def test_b32_generator(flow) -> None:
     assert run(body_of(pairs), 2) == (0, [(0, 0), (1, 0), (0, 1), (1, -1)])
 
 
-def test_b34_choice_output(flow) -> None:
+def test_choice_output(flow) -> None:
     @df.pyflow(num_returns=2, choice_output=lambda value: value is not None)
     def either(a):
         return (a, None) if a > 0 else (None, a)
@@ -265,7 +265,7 @@ def test_b34_choice_output(flow) -> None:
 
 
 @pytest.mark.parametrize("result", [(1,), (1, 2, 3), [1, 2], 5, None])
-def test_b35_wrong_number_of_results(flow, capsys, result) -> None:
+def test_wrong_number_of_results(flow, capsys, result) -> None:
     @df.pyflow(num_returns=2)
     def wrong(a):
         return result
@@ -274,7 +274,7 @@ def test_b35_wrong_number_of_results(flow, capsys, result) -> None:
     assert "2 outputs" in capsys.readouterr().out
 
 
-def test_b36_exceptions_and_aborts(flow, capsys) -> None:
+def test_exceptions_and_aborts(flow, capsys) -> None:
     @df.pyflow
     def fails(a):
         if a == "abort":
@@ -323,7 +323,7 @@ class Inlet:
         return len(self.values)
 
 
-def test_b33_stream_input(flow) -> None:
+def test_stream_input(flow) -> None:
     @df.pyflow(stream_input="Queue")
     def mix(a, b):
         assert isinstance(a, queue.Queue) and a.maxsize == 4
@@ -347,7 +347,7 @@ def test_b33_stream_input(flow) -> None:
 
 
 def test_queue_refuses(flow) -> None:
-    from softnpu.flow.udf import FlowMsgQueue
+    from softnpu.flow.functions.run_context import FlowMsgQueue
 
     line = FlowMsgQueue(Inlet([df.Tensor([1]), None]), MsgTypeRegister())
     assert line.get().numpy().tolist() == [1] and line.get() is None
@@ -369,7 +369,7 @@ def hook() -> None:
     builtins._face_hook_ran = True
 
 
-def test_b38_hook_runs_before_the_object_is_loaded(flow) -> None:
+def test_hook_runs_before_the_object_is_loaded(flow) -> None:
     import builtins
 
     class Telltale:
@@ -398,7 +398,7 @@ def _loaded() -> str:
     return "telltale"
 
 
-def test_b39_running_ids(flow, capsys) -> None:
+def test_running_ids(flow, capsys) -> None:
     @df.pyflow
     class Where:
         def __init__(self):
@@ -424,7 +424,7 @@ class Child(Point):
     pass
 
 
-def test_b13_register() -> None:
+def test_register() -> None:
     register = MsgTypeRegister()
     dumps, loads = (lambda point: str(point.x).encode()), (lambda data: Point(int(bytes(data))))
     register.register(1024, Point, dumps, loads)
@@ -444,7 +444,7 @@ def test_b13_register() -> None:
 
 
 def test_register_is_taken_when_the_node_is_made(flow, monkeypatch) -> None:
-    from softnpu.flow import register as module
+    from softnpu.flow.values import register as module
 
     own = MsgTypeRegister()
     monkeypatch.setattr(module, "msg_type_register", own)
@@ -463,7 +463,7 @@ def test_register_is_taken_when_the_node_is_made(flow, monkeypatch) -> None:
 
 
 def test_entry_with_a_context(flow) -> None:
-    from softnpu.flow.udf import FlowMsg, MetaRunContext
+    from softnpu.flow.functions.run_context import FlowMsg, MetaRunContext
 
     @df.pyflow
     def add(a, b):

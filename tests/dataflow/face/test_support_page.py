@@ -14,7 +14,7 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
-from softnpu.flow import options
+from softnpu.flow.application import options
 from tests.paths import ROOT
 
 ROWS = ROOT / "src/softnpu/spec/flow"
@@ -117,7 +117,7 @@ def test_every_option_of_ours_is_in_the_how_to() -> None:
 
 def test_the_page_shows_what_the_code_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    page = importlib.import_module("generate_flow").page()
+    page = importlib.import_module("generators.flow").page()
     assert page == (ROOT / "docs/support/dataflow.md").read_text(encoding="utf-8"), "run `make docs`"
     for name in ("feed_data", "set_inputs_align_attrs"):
         words = [each for each in inspect.signature(getattr(df.FlowGraph, name)).parameters if each != "self"]
@@ -129,4 +129,4 @@ def test_the_page_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "torch_npu", None)
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    assert "npu_model" in importlib.import_module("generate_flow").page()
+    assert "npu_model" in importlib.import_module("generators.flow").page()

@@ -10,7 +10,7 @@ import pytest
 
 import dataflow as df
 import dataflow.data_type as dt
-from softnpu.flow import tensor as core
+from softnpu.flow.values import tensor as core
 from tests.dataflow.face.support import code_of
 
 NUMBERS = {
@@ -30,7 +30,7 @@ def test_data_types(name: str) -> None:
     assert made._tensor_desc == df.TensorDesc(dtype, [2]) and made.get_data_type() is kind
 
 
-def test_b03_desc_refuses() -> None:
+def test_desc_refuses() -> None:
     for dtype in (np.float32, 0, None):
         with pytest.raises(df.DfException) as error:
             df.TensorDesc(dtype, [1])
@@ -42,7 +42,7 @@ def test_b03_desc_refuses() -> None:
     assert df.TensorDesc(df.DT_FLOAT, (True, -1))._shape == [True, -1]
 
 
-def test_b03_desc_equality_and_text() -> None:
+def test_desc_equality_and_text() -> None:
     desc = df.TensorDesc(df.DT_INT8, (2, 3))
     assert desc == df.TensorDesc(df.DT_INT8, [2, 3]) and desc != df.TensorDesc(df.DT_INT8, [3, 2])
     assert desc != df.TensorDesc(df.DT_UINT8, [2, 3]) and desc != "x"
@@ -51,7 +51,7 @@ def test_b03_desc_equality_and_text() -> None:
         hash(desc)
 
 
-def test_b03_numpy_shares_memory() -> None:
+def test_numpy_shares_memory() -> None:
     array = np.arange(4, dtype=np.int32)
     made = df.Tensor(array)
     made.numpy()[0] = 9
@@ -60,7 +60,7 @@ def test_b03_numpy_shares_memory() -> None:
     assert array[1] == 1
 
 
-def test_b03_tensor_of_tensor() -> None:
+def test_tensor_of_tensor() -> None:
     first = df.Tensor([1.5, 2.5])
     second = df.Tensor(first)
     second.numpy()[0] = 0
@@ -69,7 +69,7 @@ def test_b03_tensor_of_tensor() -> None:
     assert third.numpy().tolist() == [1, 2] and third.get_data_type() is np.int32
 
 
-def test_b03_tensor_refuses() -> None:
+def test_tensor_refuses() -> None:
     with pytest.raises(df.DfException) as error:
         df.Tensor(np.zeros((4, 4))[:, ::2])
     assert code_of(error) == 145000
@@ -95,7 +95,7 @@ def test_other_byte_order_is_made_native() -> None:
     assert df.Tensor(np.array([1, 256], ">i4")).numpy().tolist() == [1, 256]
 
 
-def test_b04_strings_are_unicode() -> None:
+def test_strings_are_unicode() -> None:
     for text in (["grün", "水"], [b"ab", b"c"]):
         made = df.Tensor(text)
         assert made._tensor_desc == df.TensorDesc(df.DT_STRING, [2])
@@ -157,7 +157,7 @@ def test_engines_provide_the_memory() -> None:
     assert df.alloc_tensor([2], df.DT_INT16).get_data_size() == 4 and len(asked) == 1
 
 
-def test_b15_flow_info() -> None:
+def test_flow_info() -> None:
     info = df.FlowInfo(1, 2, df.FlowFlag.DATA_FLOW_FLAG_EOS, 4)
     assert repr(info) == "FlowInfo(start_time=1, end_time=2, flow_flags=1, transaction_id=4)"
     info.set_user_data(b"abcd", 2)

@@ -16,7 +16,7 @@ from dataflow.tools import create_func_ws
 from dataflow.tools.func_ws_creator import FuncWsCreator
 
 
-def test_b14_create_func_ws(tmp_path: pathlib.Path, monkeypatch, capsys) -> None:
+def test_create_func_ws(tmp_path: pathlib.Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     answers = iter(["n", "yes"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
@@ -49,7 +49,7 @@ def test_b14_create_func_ws(tmp_path: pathlib.Path, monkeypatch, capsys) -> None
         "A:i0:o0,A:i1:o1",
     ],
 )
-def test_b14_bad_functions(text: str) -> None:
+def test_bad_functions(text: str) -> None:
     with pytest.raises(ValueError):
         FuncWsCreator(text)
 
@@ -124,7 +124,7 @@ class Counter:
         return self.value, self.pid, os.getpid()
 
 
-def test_b37_state_in_another_process() -> None:
+def test_state_in_another_process() -> None:
     df.finalize()
     df.init({"softnpu.flow.engine": "embedded"})
     try:

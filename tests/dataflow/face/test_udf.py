@@ -12,11 +12,11 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from dataflow.flow_func.flowfunc_wrapper import FlowFuncLogLevel, FlowFuncLogType
-from softnpu.flow import codec
 from softnpu.flow.body import Place, load
+from softnpu.flow.functions.run_context import MetaRunContext, PyMetaParams
 from softnpu.flow.message import EMPTY, Message
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.udf import MetaRunContext, PyMetaParams
+from softnpu.flow.values import codec
 from tests.dataflow.face.support import code_of
 
 
@@ -134,7 +134,7 @@ def test_class_checks() -> None:
             df.FuncProcessPoint(**arguments)
 
 
-def test_b40_attributes(capsys) -> None:
+def test_attributes(capsys) -> None:
     values = {
         "int": 3, "ints": [1, 2], "intss": [[1], [2, 3]], "bool": True, "bools": [True, False], "float": 0.5, "floats": [0.5],
         "str": "s", "strs": ["a", "b"], "tensor_dtype": df.DT_INT8, "tensor_dtypes": [df.DT_INT8, df.DT_FLOAT],
@@ -231,7 +231,7 @@ def test_user_data_is_the_requested_slice() -> None:
     assert context(Sink()).get_user_data(2) == b"\0\0"
 
 
-def test_b55_raise_exception() -> None:
+def test_raise_exception() -> None:
     sink = Sink()
     context(sink, tensor_message([1], 6), catch=True).raise_exception(-100, 8)
     assert sink.raised == [(-100, 8, 6)]
@@ -239,7 +239,7 @@ def test_b55_raise_exception() -> None:
         context(sink, tensor_message([1], 6)).raise_exception(-100, 8)
 
 
-def test_b59_balance() -> None:
+def test_balance() -> None:
     def send(role: str, rows: int, cols: int, policy: ff.AffinityPolicy, positions: list[tuple[int, int]], count: int):
         sink = Sink()
         config = ff.BalanceConfig(rows, cols, policy)

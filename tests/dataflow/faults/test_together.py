@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow import cells
+from softnpu.flow.running import cells
 from tests.dataflow.engine_support import Line, embedded, eventually, gone
 
 QUEUE_EMPTY = 207013

@@ -12,7 +12,7 @@ import pytest
 WITHOUT = """
 import sys
 sys.modules[{name!r}] = None  # as if it were not installed
-import softnpu.flow.npu_model as face
+import softnpu.flow.drawing.npu_model as face
 try:
     {use}
 except ModuleNotFoundError as problem:
@@ -28,7 +28,7 @@ except ModuleNotFoundError as problem:
         ("torch_npu", "face.npu_model()"),
     ],
 )
-def test_b12_absence_of_torch_is_told_at_decoration(name: str, use: str) -> None:
+def test_absence_of_torch_is_told_at_decoration(name: str, use: str) -> None:
     if name == "torch_npu" and importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     done = subprocess.run(
@@ -43,6 +43,6 @@ def test_b12_absence_of_torch_is_told_at_decoration(name: str, use: str) -> None
 
 
 def test_importing_npu_model_does_not_import_torch() -> None:
-    code = "import sys, softnpu.flow.npu_model, softnpu.flow.torch_door; print('torch' in sys.modules)"
+    code = "import sys, softnpu.flow.drawing.npu_model, softnpu.flow.values.torch_door; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

@@ -30,7 +30,7 @@ def _drain(aligner: Aligner, now: float) -> list[list[Message]]:
 # ---- pairing ----
 
 
-def test_b24_the_kth_message_of_each_input_meets_the_kth_of_the_others() -> None:
+def test_the_kth_message_of_each_input_meets_the_kth_of_the_others() -> None:
     pairing = Pairing((4, 2))
     first, second, other = _message(1), _message(2), _message(77)
     pairing.push(4, first)
@@ -72,7 +72,7 @@ def test_pairing_drops_a_transaction_and_keeps_the_order_of_the_others(inputs: t
 
 
 @pytest.mark.parametrize("inputs", [(3,), (3, 4)])
-def test_b42_the_oldest_of_one_input_can_be_given_up(inputs: tuple[int, ...]) -> None:
+def test_the_oldest_of_one_input_can_be_given_up(inputs: tuple[int, ...]) -> None:
     pairing = Pairing(inputs)
     messages = [_message(number) for number in range(3)]
     for message in messages:
@@ -84,7 +84,7 @@ def test_b42_the_oldest_of_one_input_can_be_given_up(inputs: tuple[int, ...]) ->
 # ---- alignment ----
 
 
-def test_b50_reordered_paths_meet_by_transaction() -> None:
+def test_reordered_paths_meet_by_transaction() -> None:
     aligner = Aligner((0, 1), AlignRule(8))
     left, right = [_message(number) for number in (1, 2, 3)], [_message(number) for number in (3, 1, 2)]
     for one, other in zip(left, right, strict=True):
@@ -94,7 +94,7 @@ def test_b50_reordered_paths_meet_by_transaction() -> None:
     assert len(aligner) == 0
 
 
-def test_b50_parts_of_a_transaction_meet_by_their_label() -> None:
+def test_parts_of_a_transaction_meet_by_their_label() -> None:
     aligner = Aligner((0, 1), AlignRule(8))
     aligner.push(0, first := _message(1, label=1), 0.0)
     aligner.push(1, other := _message(1, label=2), 0.0)
@@ -106,7 +106,7 @@ def test_b50_parts_of_a_transaction_meet_by_their_label() -> None:
     assert aligner.pop(0.0) == [last, other]
 
 
-def test_b51_overdue_group_with_dropout_gives_nothing() -> None:
+def test_overdue_group_with_dropout_gives_nothing() -> None:
     gone: list[Message] = []
     aligner = Aligner((0, 1), AlignRule(8, timeout=100, dropout=True), gone.append)
     aligner.push(0, message := _message(1), 10.0)
@@ -117,7 +117,7 @@ def test_b51_overdue_group_with_dropout_gives_nothing() -> None:
     assert (len(aligner), aligner.deadline(), gone, aligner.given_up) == (0, None, [message], 1)
 
 
-def test_b51_overdue_group_without_dropout_has_empty_messages_with_364000() -> None:
+def test_overdue_group_without_dropout_has_empty_messages_with_364000() -> None:
     aligner = Aligner((5, 6, 7), AlignRule(8, timeout=100))
     aligner.push(6, message := _message(3, label=2, flags=2), 10.0)
     assert aligner.pop(10.05) is None
@@ -129,7 +129,7 @@ def test_b51_overdue_group_without_dropout_has_empty_messages_with_364000() -> N
     assert message.ret_code == 0
 
 
-def test_b51_a_complete_group_of_failures_is_not_incomplete() -> None:
+def test_a_complete_group_of_failures_is_not_incomplete() -> None:
     aligner = Aligner((0, 1), AlignRule(8, timeout=100))
     for index in (0, 1):
         message = _message(1)
@@ -141,7 +141,7 @@ def test_b51_a_complete_group_of_failures_is_not_incomplete() -> None:
 
 
 @pytest.mark.parametrize("dropout", [True, False])
-def test_b52_beyond_the_cache_the_oldest_group_goes(dropout: bool) -> None:
+def test_beyond_the_cache_the_oldest_group_goes(dropout: bool) -> None:
     aligner = Aligner((0, 1), AlignRule(2, dropout=dropout))
     messages = [_message(number) for number in (10, 20, 30)]
     for message in messages[:2]:
@@ -186,10 +186,10 @@ def test_memory_for_late_messages_is_bounded() -> None:
         aligner.drop(10**6 + number)
     assert len(aligner._debts) == REMEMBERED
     assert len(aligner._dropped) == REMEMBERED
-    assert len(aligner._groups) == len(aligner._open) == 1
+    assert len(aligner.groups) == len(aligner.open) == 1
 
 
-def test_b53_a_raised_transaction_leaves_and_stays_away() -> None:
+def test_a_raised_transaction_leaves_and_stays_away() -> None:
     aligner = Aligner((0, 1), AlignRule(8))
     held = [_message(1, label=1), _message(1, label=2), _message(2), _message(1), _message(1)]
     for message in held[:3]:
@@ -267,7 +267,7 @@ class _SlowModel:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_b50_b52_alignment_against_a_plain_model(seed: int) -> None:
+def test_alignment_against_a_plain_model(seed: int) -> None:
     dice = random.Random(seed)
     size = dice.choice([2, 3, 4])
     rule = AlignRule(dice.choice([1, 2, 5, 50]), dice.choice([-1, 30, 200]), dice.random() < 0.5)

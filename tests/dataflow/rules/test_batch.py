@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnpu.flow.codec import decode_tensor, encode_tensor
 from softnpu.flow.message import ARRAY, EOS, PICKLE, PICKLED, SEG, TENSOR, Message, Payload
 from softnpu.flow.plan import CountRule, TimeRule
 from softnpu.flow.rules.batch import CountBatch, TimeBatch
+from softnpu.flow.values.codec import decode_tensor, encode_tensor
 
 
 def _tensor(value: Any, trans_id: int = 0, span: tuple[int, int] = (0, 0), flags: int = 0) -> Message:
@@ -39,7 +39,7 @@ def _feed(batch: CountBatch | TimeBatch, messages: Iterable[Message]) -> list[Me
 # ---- by count ----
 
 
-def test_b44_count_batch_stacks_on_a_new_leading_dimension() -> None:
+def test_count_batch_stacks_on_a_new_leading_dimension() -> None:
     batch = CountBatch(CountRule(2))
     assert batch.push(_tensor(np.array([1, 2, 3], np.int32), 1), 0.0) == []
     (result,) = batch.push(_tensor(np.array([4, 5, 6], np.int32), 2), 0.0)
@@ -50,7 +50,7 @@ def test_b44_count_batch_stacks_on_a_new_leading_dimension() -> None:
     assert batch.deadline() is None
 
 
-def test_b44_envelope_of_a_batch() -> None:
+def test_envelope_of_a_batch() -> None:
     batch = CountBatch(CountRule(2))
     first, last = _tensor([1], 7, (3, 5)), _tensor([2], 8, (6, 9), flags=SEG)
     first.user_data, first.user_trans = b"who", True
@@ -60,7 +60,7 @@ def test_b44_envelope_of_a_batch() -> None:
     assert (first.flags, first.end_time) == (0, 5)
 
 
-def test_b44_arrays_stay_arrays() -> None:
+def test_arrays_stay_arrays() -> None:
     batch = CountBatch(CountRule(2))
     messages = [_tensor([1.5, 2.5]), _tensor([3.5, 4.5])]
     for message in messages:
@@ -69,19 +69,19 @@ def test_b44_arrays_stay_arrays() -> None:
     assert (result.payload.form, result.msg_type, _values([result])) == (ARRAY, PICKLED, [[[1.5, 2.5], [3.5, 4.5]]])
 
 
-def test_b45_sliding_by_one() -> None:
+def test_sliding_by_one() -> None:
     batch = CountBatch(CountRule(3, slide_stride=1))
     assert _values(_feed(batch, map(_tensor, range(1, 6)))) == [[1, 2, 3], [2, 3, 4], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("stride", [0, 2])
-def test_b45_no_sliding(stride: int) -> None:
+def test_no_sliding(stride: int) -> None:
     batch = CountBatch(CountRule(2, slide_stride=stride))
     assert _values(_feed(batch, map(_tensor, range(5)))) == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize(("padding", "wanted"), [(False, [[1, 1], [2, 2]]), (True, [[1, 1], [2, 2], [0, 0]])])
-def test_b46_timeout_gives_what_is_there(padding: bool, wanted: list[list[int]]) -> None:
+def test_timeout_gives_what_is_there(padding: bool, wanted: list[list[int]]) -> None:
     batch = CountBatch(CountRule(3, timeout=100, padding=padding))
     batch.push(_tensor([1, 1]), 5.0)
     batch.push(_tensor([2, 2]), 5.05)
@@ -91,7 +91,7 @@ def test_b46_timeout_gives_what_is_there(padding: bool, wanted: list[list[int]])
     assert (batch.tick(99.0), batch.deadline(), len(batch)) == ([], None, 0)
 
 
-def test_b46_the_timer_restarts_after_an_output() -> None:
+def test_the_timer_restarts_after_an_output() -> None:
     batch = CountBatch(CountRule(3, slide_stride=1, timeout=100, padding=True))
     for number in (1, 2, 3):
         results = batch.push(_tensor([number]), 1.0 + number / 100)
@@ -103,7 +103,7 @@ def test_b46_the_timer_restarts_after_an_output() -> None:
     assert _values(batch.push(_tensor([5]), 1.26)) == [[[3], [4], [5]]]
 
 
-def test_b46_without_sliding_the_timer_starts_with_the_next_message() -> None:
+def test_without_sliding_the_timer_starts_with_the_next_message() -> None:
     batch = CountBatch(CountRule(2, timeout=100))
     batch.push(_tensor(1), 1.0)
     batch.push(_tensor(2), 1.05)
@@ -112,7 +112,7 @@ def test_b46_without_sliding_the_timer_starts_with_the_next_message() -> None:
     assert batch.deadline() == pytest.approx(7.1)
 
 
-def test_b46_a_message_behind_the_timeout_starts_a_new_batch() -> None:
+def test_a_message_behind_the_timeout_starts_a_new_batch() -> None:
     batch = CountBatch(CountRule(2, timeout=100))
     batch.push(_tensor(1), 1.0)
     assert _values(batch.push(_tensor(2), 1.2)) == [[1]]
@@ -123,7 +123,7 @@ def test_b46_a_message_behind_the_timeout_starts_a_new_batch() -> None:
     "bad",
     [_tensor(np.zeros(3, np.int64)), _tensor(np.zeros(2, np.int32)), _empty(), Message(Payload(PICKLE, b"", (b"x",)))],
 )
-def test_b47_mismatch_is_an_error_message_and_the_next_batch_is_clean(bad: Message) -> None:
+def test_mismatch_is_an_error_message_and_the_next_batch_is_clean(bad: Message) -> None:
     gone: list[Message] = []
     batch = CountBatch(CountRule(2, timeout=50), gone.append)
     bad.trans_id = 9
@@ -136,14 +136,14 @@ def test_b47_mismatch_is_an_error_message_and_the_next_batch_is_clean(bad: Messa
     assert _values(_feed(batch, [_tensor([1]), _tensor([2])])) == [[[1], [2]]]
 
 
-def test_b47_a_tensor_and_an_array_do_not_mix() -> None:
+def test_a_tensor_and_an_array_do_not_mix() -> None:
     batch = CountBatch(CountRule(2))
     other = _tensor([1])
     other.payload.form = ARRAY
     assert _values(_feed(batch, [_tensor([1]), other])) == [164000]
 
 
-def test_b47_an_input_that_failed_keeps_its_code() -> None:
+def test_an_input_that_failed_keeps_its_code() -> None:
     batch = CountBatch(CountRule(2))
     bad = _tensor([1], 4)
     bad.ret_code = 9900001
@@ -151,7 +151,7 @@ def test_b47_an_input_that_failed_keeps_its_code() -> None:
     assert (error.ret_code, error.null, len(batch)) == (9900001, True, 0)
 
 
-def test_b47_rank_beyond_32_is_refused() -> None:
+def test_rank_beyond_32_is_refused() -> None:
     shape = (1,) * 32
     assert _values(_feed(CountBatch(CountRule(1)), [_tensor(np.zeros(shape))])) == [164000]
     assert len(_feed(CountBatch(CountRule(1)), [_tensor(np.zeros(shape[1:]))])) == 1
@@ -187,7 +187,7 @@ def test_messages_that_left_are_told_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_b45_b46_count_batch_against_a_plain_model(seed: int) -> None:
+def test_count_batch_against_a_plain_model(seed: int) -> None:
     """The model keeps the whole history and where the window begins."""
     dice = random.Random(seed)
     size = dice.randint(1, 6)
@@ -219,7 +219,7 @@ def test_b45_b46_count_batch_against_a_plain_model(seed: int) -> None:
 # ---- by time ----
 
 
-def test_b48_time_batch_concatenates_what_fills_the_window() -> None:
+def test_time_batch_concatenates_what_fills_the_window() -> None:
     batch = TimeBatch(TimeRule(5, batch_dim=0))
     assert batch.push(_tensor([[1, 2]], 1, (0, 2)), 0.0) == []
     (result,) = batch.push(_tensor([[3, 4], [5, 6]], 2, (2, 5)), 0.0)
@@ -228,14 +228,14 @@ def test_b48_time_batch_concatenates_what_fills_the_window() -> None:
     assert (batch.deadline(), batch.tick(9.0)) == (None, [])
 
 
-def test_b48_dimension_minus_one_is_new_and_wants_equal_shapes() -> None:
+def test_dimension_minus_one_is_new_and_wants_equal_shapes() -> None:
     batch = TimeBatch(TimeRule(4))
     (result,) = _feed(batch, [_tensor([1, 2], span=(0, 2)), _tensor([3, 4], span=(2, 4))])
     assert _values([result]) == [[[1, 2], [3, 4]]]
     assert _values(_feed(batch, [_tensor([1, 2], span=(4, 5)), _tensor([3], span=(5, 6))])) == [164000]
 
 
-def test_b48_other_dimension() -> None:
+def test_other_dimension() -> None:
     batch = TimeBatch(TimeRule(4, batch_dim=1))
     parts = [np.arange(6).reshape(2, 3), np.arange(4).reshape(2, 2)]
     (result,) = _feed(batch, [_tensor(parts[0], span=(0, 1)), _tensor(parts[1], span=(3, 4))])
@@ -255,7 +255,7 @@ def test_b48_other_dimension() -> None:
         _empty(SEG),
     ],
 )
-def test_b49_what_does_not_fit_is_an_error_and_resets(bad: Message) -> None:
+def test_what_does_not_fit_is_an_error_and_resets(bad: Message) -> None:
     gone: list[Message] = []
     batch = TimeBatch(TimeRule(5, batch_dim=0), gone.append)
     batch.push(held := _tensor([1], span=(0, 2)), 0.0)
@@ -265,14 +265,14 @@ def test_b49_what_does_not_fit_is_an_error_and_resets(bad: Message) -> None:
     assert _values(_feed(batch, [_tensor([7], span=(0, 2)), _tensor([8], span=(2, 5))])) == [[7, 8]]
 
 
-def test_b49_time_goes_on_behind_a_full_window() -> None:
+def test_time_goes_on_behind_a_full_window() -> None:
     batch = TimeBatch(TimeRule(5, batch_dim=0))
     messages = [_tensor([1], span=(0, 5)), _tensor([2], span=(4, 6)), _tensor([3], span=(0, 5))]
     assert _values(_feed(batch, messages)) == [[1], 164000, [3]]
 
 
 @pytest.mark.parametrize("flag", [EOS, SEG])
-def test_b49_flag_flushes_and_time_starts_anew(flag: int) -> None:
+def test_flag_flushes_and_time_starts_anew(flag: int) -> None:
     batch = TimeBatch(TimeRule(50, batch_dim=0))
     (result,) = _feed(batch, [_tensor([1], span=(10, 12)), _tensor([2], span=(12, 15), flags=flag)])
     assert (_values([result]), result.flags) == ([[1, 2]], flag)
@@ -280,7 +280,7 @@ def test_b49_flag_flushes_and_time_starts_anew(flag: int) -> None:
     assert _feed(batch, [_tensor([3], span=(0, 1))]) == []
 
 
-def test_b49_empty_end_flushes_data_or_passes() -> None:
+def test_empty_end_flushes_data_or_passes() -> None:
     batch = TimeBatch(TimeRule(50, batch_dim=0))
     (data,) = _feed(batch, [_tensor([1], 5, (10, 12)), _empty(EOS)])
     assert (_values([data]), data.flags, data.trans_id, data.end_time) == ([[1]], EOS, 5, 12)
@@ -289,13 +289,13 @@ def test_b49_empty_end_flushes_data_or_passes() -> None:
 
 
 @pytest.mark.parametrize("last", [_tensor([2], span=(2, 3), flags=EOS), _empty(EOS)])
-def test_b49_drop_remainder_at_the_end(last: Message) -> None:
+def test_drop_remainder_at_the_end(last: Message) -> None:
     batch = TimeBatch(TimeRule(5, 0, drop_remainder=True))
     (end,) = _feed(batch, [_tensor([1], span=(0, 2)), last])
     assert (end.null, end.flags, end.ret_code, len(batch)) == (True, EOS, 0, 0)
 
 
-def test_b49_drop_remainder_at_a_segment() -> None:
+def test_drop_remainder_at_a_segment() -> None:
     batch = TimeBatch(TimeRule(5, 0, drop_remainder=True))
     assert _feed(batch, [_tensor([1], span=(0, 2)), _tensor([2], span=(2, 3), flags=SEG)]) == []
     assert len(batch) == 0
@@ -304,7 +304,7 @@ def test_b49_drop_remainder_at_a_segment() -> None:
 
 
 @pytest.mark.parametrize("drop", [True, False])
-def test_b49_window_minus_one_waits_for_a_flag(drop: bool) -> None:
+def test_window_minus_one_waits_for_a_flag(drop: bool) -> None:
     batch = TimeBatch(TimeRule(-1, 0, drop_remainder=drop))
     messages = [_tensor([number], span=(number * 1000, number * 1000 + 999)) for number in range(4)]
     assert _feed(batch, messages) == []
@@ -312,7 +312,7 @@ def test_b49_window_minus_one_waits_for_a_flag(drop: bool) -> None:
     assert (_values([result]), result.end_time) == ([[0, 1, 2, 3, 9]], 4001)
 
 
-def test_b49_failure_keeps_its_code() -> None:
+def test_failure_keeps_its_code() -> None:
     batch = TimeBatch(TimeRule(5, 0))
     bad = _empty()
     bad.ret_code = 9900002
@@ -321,7 +321,7 @@ def test_b49_failure_keeps_its_code() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_b48_b49_time_batch_against_a_plain_model(seed: int) -> None:
+def test_time_batch_against_a_plain_model(seed: int) -> None:
     """The model decides over the whole list of spans since the last reset."""
     dice = random.Random(seed)
     rule = TimeRule(dice.choice([-1, 4, 7]), 0, dice.random() < 0.5)

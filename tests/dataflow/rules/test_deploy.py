@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from softnpu.flow import deploy, log, numa, options
+from softnpu.flow import log
+from softnpu.flow.application import options
+from softnpu.flow.drawing.function_config import function_config
 from softnpu.flow.errors import DfException
-from softnpu.flow.function_config import function_config
 from softnpu.flow.plan import BodySpec, Device, Function, Node, Plan, Port
+from softnpu.flow.planning import deploy, numa
 
 
 def _file(folder: Path, content: Any, name: str = "file.json") -> str:
@@ -60,7 +62,7 @@ def _refused(folder: Path, content: Any, *words: str) -> None:
         ("00000:0:0", [(0, 0, 0, 0)]),
     ],
 )
-def test_b56_device_texts(text: str, wanted: list[tuple[int, ...]]) -> None:
+def test_device_texts(text: str, wanted: list[tuple[int, ...]]) -> None:
     assert deploy.parse_devices(text) == [Device(*numbers) for numbers in wanted]
 
 
@@ -72,11 +74,11 @@ def test_b56_device_texts(text: str, wanted: list[tuple[int, ...]]) -> None:
         "0:0~255:0~256", "0:0~32767:0~32767:0~32767",
     ],
 )  # fmt: skip
-def test_b56_bad_device_texts(tmp_path: Path, text: str) -> None:
+def test_bad_device_texts(tmp_path: Path, text: str) -> None:
     _refused(tmp_path, {"batch_deploy_info": [_batch("a", devices=text)]}, "batch_deploy_info[0].logic_device_list")
 
 
-def test_b56_at_most_65535_devices() -> None:
+def test_at_most_65535_devices() -> None:
     assert len(deploy.parse_devices("0:0~256:0~254")) == 65535
     with pytest.raises(ValueError, match="65535"):
         deploy.parse_devices("0:0~255:0~255")
@@ -85,13 +87,13 @@ def test_b56_at_most_65535_devices() -> None:
 # ---- deployment file ----
 
 
-def test_b57_instances_of_a_node_by_alias_or_name(tmp_path: Path) -> None:
+def test_instances_of_a_node_by_alias_or_name(tmp_path: Path) -> None:
     content = {"batch_deploy_info": [_batch("nick", devices="0:0:0~1"), _batch("b", "c")]}
     found = deploy.apply(_plan("a", "b", "c", alias="nick"), _file(tmp_path, content))
     assert found == {"nick": (Device(), Device(device=1)), "b": (Device(),), "c": (Device(),)}
 
 
-def test_b56_old_form_and_both_forms_together(tmp_path: Path) -> None:
+def test_old_form_and_both_forms_together(tmp_path: Path) -> None:
     content = {
         "batch_deploy_info": [_batch("a")],
         "deploy_info": [{"flow_node_name": "b", "logic_device_id": "0:0:1:0"}],
@@ -100,7 +102,7 @@ def test_b56_old_form_and_both_forms_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keep", "order"), [(True, [3, 1, -1]), (False, [-1, 1, 3]), (None, [-1, 1, 3])])
-def test_b58_keep_logic_device_order(tmp_path: Path, keep: bool | None, order: list[int]) -> None:
+def test_keep_logic_device_order(tmp_path: Path, keep: bool | None, order: list[int]) -> None:
     content: dict[str, Any] = {"batch_deploy_info": [_batch("a", devices="0:0:3,0:0:1,0:0:-1")]}
     if keep is not None:
         content["keep_logic_device_order"] = keep
@@ -108,20 +110,20 @@ def test_b58_keep_logic_device_order(tmp_path: Path, keep: bool | None, order: l
     assert [device.device for device in devices] == order
 
 
-def test_b58_order_is_by_number_not_by_text(tmp_path: Path) -> None:
+def test_order_is_by_number_not_by_text(tmp_path: Path) -> None:
     content = {"batch_deploy_info": [_batch("a", devices="0:0:10,0:0:9,0:1:0")]}
     devices = deploy.apply(_plan("a"), _file(tmp_path, content))["a"]
     assert [(device.server, device.device) for device in devices] == [(0, 9), (0, 10), (1, 0)]
 
 
-def test_b56_every_node_has_to_be_listed(tmp_path: Path) -> None:
+def test_every_node_has_to_be_listed(tmp_path: Path) -> None:
     path = _file(tmp_path, {"batch_deploy_info": [_batch("a", "typo")]})
     with pytest.raises(DfException, match=r"node b, c of graph g is not listed.*typo") as caught:
         deploy.apply(_plan("a", "b", "c"), path)
     assert caught.value.error_code == 145000
 
 
-def test_b56_a_node_with_an_alias_is_not_found_by_its_name(tmp_path: Path) -> None:
+def test_a_node_with_an_alias_is_not_found_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(DfException, match="nick"):
         deploy.apply(_plan("a", alias="nick"), _file(tmp_path, {"batch_deploy_info": [_batch("a")]}))
 
@@ -169,11 +171,11 @@ def test_nodes_of_other_graphs_may_be_in_the_file(tmp_path: Path) -> None:
         ('{"a": ' * 200 + "1" + "}" * 200, ["nests"]),
     ],
 )
-def test_b56_files_that_are_refused(tmp_path: Path, content: Any, words: list[str]) -> None:
+def test_files_that_are_refused(tmp_path: Path, content: Any, words: list[str]) -> None:
     _refused(tmp_path, content, *words)
 
 
-def test_b56_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (str(tmp_path / "none.json"), str(tmp_path), "/dev/zero"):
         with pytest.raises(DfException, match="cannot be read") as caught:
             deploy.read(path)
@@ -193,7 +195,7 @@ def test_unknown_keys_are_named_and_ignored(tmp_path: Path, monkeypatch: pytest.
     assert "batch_deploy_inof" in lines[0]
 
 
-def test_b56_invoke_list(tmp_path: Path) -> None:
+def test_invoke_list(tmp_path: Path) -> None:
     _file(tmp_path, {}, "inner.json")
     invokes = [
         {"invoke_name": "k", "logic_device_list": "0:0:1", "redundant_logic_device_list": "0:0:2"},
@@ -219,7 +221,7 @@ def test_b56_invoke_list(tmp_path: Path) -> None:
         ([{"invoke_name": "k", "logic_device_list": "3~1"}], "logic_device_list"),
     ],
 )
-def test_b56_invoke_list_is_checked(tmp_path: Path, invokes: list[Any], word: str) -> None:
+def test_invoke_list_is_checked(tmp_path: Path, invokes: list[Any], word: str) -> None:
     _refused(tmp_path, {"batch_deploy_info": [_batch("a", invoke_list=invokes)]}, "invoke_list[", word)
 
 

@@ -20,20 +20,20 @@ def _message(trans_id: int, route_label: int = 0) -> Message:
     return message
 
 
-def test_b57_requests_alternate_by_transaction() -> None:
+def test_requests_alternate_by_transaction() -> None:
     assert [choose(_message(trans_id), 2) for trans_id in (1, 2, 3, 4, 3)] == [0, 1, 0, 1, 0]
     assert [choose(_message(trans_id), 3) for trans_id in range(1, 7)] == [0, 1, 2, 0, 1, 2]
     assert choose(_message(99, 5), 1) == 0
 
 
-def test_b57_same_transaction_and_label_always_the_same_instance() -> None:
+def test_same_transaction_and_label_always_the_same_instance() -> None:
     for trans_id, label, count in itertools.product((1, 7, 2**64 - 2), (0, 1, 5, 65536), (2, 3, 16)):
         chosen = {choose(_message(trans_id, label), count) for _ in range(3)}
         assert len(chosen) == 1
         assert chosen <= set(range(count))
 
 
-def test_b59_parts_of_one_request_spread_evenly() -> None:
+def test_parts_of_one_request_spread_evenly() -> None:
     messages = [Message(trans_id=5) for _ in range(12)]
     positions = list(itertools.product(range(3), range(4)))
     assert balance(messages, "scatter", 3, 4, NO_AFFINITY, positions) == (0, "")
@@ -43,7 +43,7 @@ def test_b59_parts_of_one_request_spread_evenly() -> None:
 
 
 @pytest.mark.parametrize(("affinity", "axis"), [(ROW_AFFINITY, 0), (COL_AFFINITY, 1)])
-def test_b59_affinity_collects_a_row_or_column_on_one_instance(affinity: int, axis: int) -> None:
+def test_affinity_collects_a_row_or_column_on_one_instance(affinity: int, axis: int) -> None:
     positions = list(itertools.product(range(4), range(4)))
     random.Random(1).shuffle(positions)
     messages = [Message(trans_id=3) for _ in positions]
@@ -76,7 +76,7 @@ def test_b59_affinity_collects_a_row_or_column_on_one_instance(affinity: int, ax
         ("scatter", 2, 2, NO_AFFINITY, [(0.5, 0)], "(0.5, 0)"),
     ],
 )
-def test_b59_what_does_not_fit_is_164000(
+def test_what_does_not_fit_is_164000(
     role: str, rows: int, cols: int, affinity: int, positions: list[tuple[int, int]], word: str
 ) -> None:
     message = Message(trans_id=1)
@@ -86,7 +86,7 @@ def test_b59_what_does_not_fit_is_164000(
     assert (message.data_label, message.route_label) == (0, 0)
 
 
-def test_b59_largest_matrix() -> None:
+def test_largest_matrix() -> None:
     message = Message(trans_id=1)
     assert balance([message], "scatter", 256, 256, NO_AFFINITY, [(255, 255)])[0] == 0
     assert (message.data_label, message.route_label) == (65536, 65536)
@@ -95,14 +95,14 @@ def test_b59_largest_matrix() -> None:
 # ---- transaction ids ----
 
 
-def test_b22_ids_count_from_one_per_input() -> None:
+def test_ids_count_from_one_per_input() -> None:
     ids = Ids(2, keeps=False)
     assert ids.assign([0, 1]) == (0, [1, 1])
     assert ids.assign([1]) == (0, [2])
     assert ids.assign([0, 1]) == (0, [2, 3])
 
 
-def test_b23_user_id_only_where_the_plan_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_id_only_where_the_plan_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(log, "warning", lambda text, *values: lines.append(text % values))
     ids = Ids(1, keeps=False)
@@ -112,7 +112,7 @@ def test_b23_user_id_only_where_the_plan_keeps_it(monkeypatch: pytest.MonkeyPatc
     assert "set_contains_n_mapping_node" in lines[0]
 
 
-def test_b23_user_ids_may_repeat_and_not_go_back() -> None:
+def test_user_ids_may_repeat_and_not_go_back() -> None:
     ids = Ids(1, keeps=True)
     assert ids.assign([0], 50) == (0, [50])
     assert ids.assign([0], 50) == (0, [50])
@@ -123,14 +123,14 @@ def test_b23_user_ids_may_repeat_and_not_go_back() -> None:
     assert ids.last(0) == 51
 
 
-def test_b23_all_inputs_or_none() -> None:
+def test_all_inputs_or_none() -> None:
     ids = Ids(2, keeps=True)
     ids.assign([1], 10)
     assert ids.assign([0, 1], 5) == (145000, [])
     assert (ids.last(0), ids.last(1)) == (0, 10)
 
 
-def test_b23_a_proposal_uses_up_nothing() -> None:
+def test_a_proposal_uses_up_nothing() -> None:
     ids = Ids(1, keeps=True)
     assert [ids.propose(0), ids.propose(0)] == [(0, 1), (0, 1)]
     ids.commit(0, 1)
@@ -146,7 +146,7 @@ def test_the_counter_ends() -> None:
 # ---- raised transactions ----
 
 
-def test_b55_a_second_raise_is_ignored() -> None:
+def test_a_second_raise_is_ignored() -> None:
     raised = Exceptions()
     assert raised.add(1, -101, 7)
     assert not raised.add(1, -100, 8)
@@ -155,7 +155,7 @@ def test_b55_a_second_raise_is_ignored() -> None:
     assert (2 in raised, raised.get(2)) == (False, None)
 
 
-def test_b55_the_newest_1024_are_remembered() -> None:
+def test_the_newest_1024_are_remembered() -> None:
     raised = Exceptions()
     for trans_id in range(1, 1026):
         assert raised.add(trans_id, 1, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import AlignRule, BodySpec, CountRule, Function, Node, Plan, Port, TimeRule
-from softnpu.flow.validate import check
+from softnpu.flow.planning.validate import check
 
 
 def _node(name: str, inputs: int = 1, outputs: int = 1, **more: Any) -> Node:
@@ -137,7 +137,7 @@ def test_functions_may_share_outputs() -> None:
     check(replace(_plan(_node("a", 2, functions=functions), edges={Port(-1, 0): (Port(0, 0), Port(0, 1))})))
 
 
-def test_b54_catch_needs_alignment_and_excludes_batches() -> None:
+def test_catch_needs_alignment_and_excludes_batches() -> None:
     _refused(_plan(_node("a"), catch=True), "set_inputs_align_attrs")
     for rule in (CountRule(2), TimeRule(5)):
         plan = _plan(_node("a"), _node("b", batches={0: rule}), align=AlignRule(4), catch=True)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow import cells
 from softnpu.flow.plan import BodySpec, Function, Node, Plan, Port
+from softnpu.flow.running import cells
 from softnpu.flow.watch.metrics import Metrics, memory_of
 from softnpu.flow.watch.prometheus import prometheus
 from softnpu.flow.watch.server import serve
@@ -110,7 +110,7 @@ def test_rate_is_of_the_window() -> None:
         )
 
         def __init__(self) -> None:
-            from softnpu.flow.layout import arrange
+            from softnpu.flow.planning.layout import arrange
 
             self.layout = arrange(self.plan, one_process=True)
             self.rows = [cells.Cells(bytearray(cells.ROW), 0)]

@@ -15,7 +15,7 @@ from torch_npu.adapt import _command
 
 from tests.paths import PROGRAMS
 
-SEED = PROGRAMS / "torch_seed_004"
+SEED = PROGRAMS / "operator_guide"
 _LIMIT = 600
 
 _ADD = """

@@ -14,7 +14,7 @@ from torch_npu import adapt
 from tests.paths import NATIVE, PROGRAMS
 
 HEAD = "backend: NPU\ncpp_namespace: at_npu::native\n"
-SEED = PROGRAMS / "torch_seed_004"
+SEED = PROGRAMS / "operator_guide"
 
 
 def _file(folder: Path, text: str) -> Path:

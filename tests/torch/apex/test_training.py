@@ -41,7 +41,7 @@ def in_float32(name: str) -> list[float]:
         ("O2", "transformer", None),
     ],
 )
-def test_300_steps_converge_as_float32_does(level: str, name: str, combine: bool | None) -> None:
+def test_steps_converge_as_float32_does(level: str, name: str, combine: bool | None) -> None:
     wanted = in_float32(name)
     make, data = MODELS[name]
     model = make()
@@ -275,7 +275,7 @@ def test_parameters_that_begin_to_train_later(level: str, combine: bool | None) 
 
 
 def test_the_lines_of_the_porting_guide(tmp_path: Path) -> None:
-    """main_worker of seed 001: initialize with the script's options, train, save, and resume."""
+    """main_worker of the porting guide: initialize with the script's options, train, save, and resume."""
     args = argparse.Namespace(amp=True, opt_level="O2", loss_scale=1024.0, lr=0.05, momentum=0.9, weight_decay=1e-4)
     file = tmp_path / "checkpoint.pth.tar"
 

@@ -6,6 +6,8 @@ the device by `device=`. Optimizers: five steps with each setting of the databas
 
 from __future__ import annotations
 
+import tests.torch.aten.expecttest_stand_in  # noqa: F401  # isort: skip
+
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice

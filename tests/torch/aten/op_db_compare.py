@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
-import unittest
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch_npu  # noqa: F401
 from torch.utils._pytree import tree_flatten
-
-if importlib.util.find_spec("expecttest") is None:
-    # torch's test code derives from its TestCase, the databases do not use it
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-    sys.modules["expecttest"] = stand_in
 
 TOLERANCES = {
     torch.float16: {"rtol": 2e-3, "atol": 1e-4},

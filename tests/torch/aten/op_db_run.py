@@ -9,6 +9,8 @@ A case counts when the cpu can do it; it passes when npu gives the same values, 
 
 from __future__ import annotations
 
+import tests.torch.aten.expecttest_stand_in  # noqa: F401  # isort: skip
+
 import argparse
 import faulthandler
 import json

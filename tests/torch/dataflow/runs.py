@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.flow import torch_door
 from softnpu.flow.body import Place, load
 from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.plan import BodySpec
+from softnpu.flow.values import torch_door
 
 
 class Sink:

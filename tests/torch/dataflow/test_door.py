@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch_npu
 
-from softnpu.flow import torch_door
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import CUSTOM, TORCH_TENSOR, Message, Payload
+from softnpu.flow.values import torch_door
 
 
 def test_tensors_leave_without_a_copy_and_come_back_equal() -> None:

@@ -11,14 +11,16 @@ import torch.nn.functional as F
 import torch_npu  # noqa: F401
 from torch import nn
 
-from softnpu.flow import codec, codes, dtypes, model_build, torch_door
+from softnpu.flow import codes
 from softnpu.flow.body import Place, load
-from softnpu.flow.decorate import method
+from softnpu.flow.drawing.decorate import method
+from softnpu.flow.drawing.npu_model import npu_model
+from softnpu.flow.drawing.points import Framework
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import TORCH_TENSOR, Message
-from softnpu.flow.npu_model import npu_model
-from softnpu.flow.points import Framework
-from softnpu.flow.tensor import TensorDesc
+from softnpu.flow.planning import model_build
+from softnpu.flow.values import codec, dtypes, torch_door
+from softnpu.flow.values.tensor import TensorDesc
 from tests.torch.dataflow.runs import Sink
 
 ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 import torch_npu  # noqa: F401
 from torch import nn
 
-from softnpu.flow import codec, codes, dtypes, torch_door
-from softnpu.flow.decorate import method
+from softnpu.flow import codes
+from softnpu.flow.drawing.decorate import method
+from softnpu.flow.drawing.npu_model import npu_model
+from softnpu.flow.functions.running import get_running_device_id
 from softnpu.flow.message import EOS, LOCAL, TORCH_TENSOR, Message
-from softnpu.flow.npu_model import npu_model
-from softnpu.flow.register import msg_type_register
-from softnpu.flow.running import get_running_device_id
-from softnpu.flow.tensor import TensorDesc
+from softnpu.flow.values import codec, dtypes, torch_door
+from softnpu.flow.values.register import msg_type_register
+from softnpu.flow.values.tensor import TensorDesc
 from tests.torch.dataflow.runs import Sink, call, started
 
 ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
@@ -38,7 +39,7 @@ ROW = TensorDesc(dtypes.DT_FLOAT, [-1, 4])
         {"env_hook_func": 5},
     ],
 )
-def test_b12_options_that_a_function_cannot_have(options: dict[str, Any]) -> None:
+def test_options_that_a_function_cannot_have(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
 
         @npu_model(**options)
@@ -59,7 +60,7 @@ def test_b12_options_that_a_function_cannot_have(options: dict[str, Any]) -> Non
         {"optimize_level": 2, "input_descs": [ROW, ROW]},
     ],
 )
-def test_b12_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -> None:
+def test_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -> None:
     @npu_model(**options)
     class Net(nn.Module):
         @method()
@@ -70,7 +71,7 @@ def test_b12_levels_are_checked_when_the_node_is_made(options: dict[str, Any]) -
         Net.fnode()
 
 
-def test_b12_streams_and_other_targets_are_refused() -> None:
+def test_streams_and_other_targets_are_refused() -> None:
     def yields(x: Any) -> Any:
         yield x
 
@@ -87,7 +88,7 @@ def test_b12_streams_and_other_targets_are_refused() -> None:
         npu_model()(Streams)
 
 
-def test_b12_result_counts_and_node() -> None:
+def test_result_counts_and_node() -> None:
     @npu_model(num_returns=2, resources={"memory": 100, "num_cpus": 1, "num_npus": 1}, visible_device_enable=True)
     def two(a: Any, b: Any) -> Any:
         return a, b
@@ -106,7 +107,7 @@ def test_b12_result_counts_and_node() -> None:
 # ---- level 1 ------------------------------------------------------------------------------------------------------------------
 
 
-def test_seed_000_functions_and_modules_give_what_torch_gives() -> None:
+def test_functions_and_modules_of_the_npu_model_page_give_what_torch_gives() -> None:
     @npu_model(optimize_level=1)
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -20,7 +20,7 @@ from torch import nn
 import dataflow as df
 from tests.paths import PROGRAMS
 
-SEED = PROGRAMS / "dataflow_seed_000"
+SEED = PROGRAMS / "npu_model_page"
 PRINTED = "37794955b142731d78d53a56c79194c7723b214128e87b4a9392ab7663cbbdc0"  # sha256 of the page's block of code
 TIME_LIMIT_S = 120
 WAIT = 30_000

@@ -7,9 +7,10 @@ import re
 
 import pytest
 import torch
-from torch_npu import _chip, _patches
-from torch_npu._chip_rows import ROWS
+from torch_npu._patches import device_lists
+from torch_npu._runtime import chip
 
+from softnpu.spec._generated.torch_adapter import ROWS
 from tests.torch.device.chip_runs import outcomes, python
 
 SNIPPETS = {
@@ -145,22 +146,22 @@ def test_rows_name_operators_and_dtypes_that_exist() -> None:
 
 
 def test_every_chip_belongs_to_one_generation() -> None:
-    from softnpu.spec.tables.chips import CHIPS
+    from softnpu.spec._generated.chips import CHIPS
 
     for row in CHIPS.values():
-        assert _chip._generation(ROWS, row["family"])["name"] in ("2021", "today")
+        assert chip._generation(ROWS, row["family"])["name"] in ("2021", "today")
     with pytest.raises(RuntimeError, match=r"(?s)no adapter is known.*'950'.*SOFTNPU_SOC.*ERR00007"):
-        _chip._generation(ROWS, "950")
+        chip._generation(ROWS, "950")
 
 
 def test_two_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     """A usable CUDA is welcome; in chip mode it is refused as the product does."""
     monkeypatch.delenv("SOFTNPU_TORCH", raising=False)
-    _patches.refuse_other_accelerator("cuda")
+    device_lists.refuse_other_accelerator("cuda")
     monkeypatch.setenv("SOFTNPU_TORCH", "chip")
-    _patches.refuse_other_accelerator("npu")
+    device_lists.refuse_other_accelerator("npu")
     with pytest.raises(RuntimeError, match=r"(?s)Two accelerators cannot be used .*: npu and cuda.*ERR00007 PTA"):
-        _patches.refuse_other_accelerator("cuda")
+        device_lists.refuse_other_accelerator("cuda")
     assert torch.accelerator.current_accelerator() == torch.device("npu")
 
 

@@ -14,7 +14,7 @@ import torch
 from torch_npu import _errors
 from torch_npu.npu import limits
 
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
 
 LINE = r"\n\[ERROR\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d \(PID:\d+, Device:-?\d+, RankID:-?\d+\) ERR\d{5} PTA [a-z ]+$"
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 import torch_npu
-from torch_npu import _operators, _patches
+from torch_npu._patches import device_lists, operator_names
 
 LINE = (
     r"\[ERROR\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d \(PID:\d+, Device:-?\d+, RankID:-?\d+\) ERR99999 UNKNOWN \w+ exception"
@@ -56,31 +56,31 @@ def test_autoload_can_be_switched_off_and_stays_so_for_children() -> None:
 def test_transfer_variable_takes_0_and_1_only(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_TRANSFER_TO_NPU", value)
     with pytest.raises(ValueError, match="TORCH_TRANSFER_TO_NPU must be 0 or 1"):
-        _patches.transfer_if_asked()
+        device_lists.transfer_if_asked()
 
 
 def test_transfer_imports_its_module_or_says_that_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "torch_npu.contrib.transfer_to_npu"
     asked = []
     monkeypatch.setenv("TORCH_TRANSFER_TO_NPU", "1")
-    monkeypatch.setattr(_patches, "import_module", asked.append)
-    _patches.transfer_if_asked()
+    monkeypatch.setattr(device_lists, "import_module", asked.append)
+    device_lists.transfer_if_asked()
     assert asked == [name]
 
     def missing(_name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(_patches, "import_module", missing)
+    monkeypatch.setattr(device_lists, "import_module", missing)
     with pytest.raises(ModuleNotFoundError, match=r"TORCH_TRANSFER_TO_NPU=1 asks for .* unset the variable"):
-        _patches.transfer_if_asked()
+        device_lists.transfer_if_asked()
 
 
 def test_a_second_accelerator_is_refused_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    _patches.refuse_other_accelerator("cuda")  # lenient: npu lives beside it
+    device_lists.refuse_other_accelerator("cuda")  # lenient: npu lives beside it
     monkeypatch.setenv("SOFTNPU_TORCH", "chip")
     with pytest.raises(RuntimeError, match=r"(?s)Two accelerators cannot be used .*: npu and cuda.*ERR00007 PTA"):
-        _patches.refuse_other_accelerator("cuda")
-    _patches.refuse_other_accelerator("cpu")
+        device_lists.refuse_other_accelerator("cuda")
+    device_lists.refuse_other_accelerator("cpu")
 
 
 def test_uncaught_foreign_exception_ends_with_the_error_line() -> None:
@@ -93,7 +93,7 @@ def test_error_line_is_for_foreign_exceptions_only(
 ) -> None:
     shown: list[BaseException] = []
     monkeypatch.setattr(sys, "excepthook", lambda _kind, value, _trace: shown.append(value))
-    _patches._add_error_line()
+    device_lists._add_error_line()
 
     def printed(value: BaseException) -> str:
         sys.excepthook(type(value), value, None)
@@ -122,7 +122,7 @@ def test_operators_have_their_names_and_the_older_ones_warn() -> None:
     with torch.library._scoped_library("npu", "FRAGMENT") as library:
         library.define("npu_test_twice(Tensor x, int n=2) -> Tensor")
         library.impl("npu_test_twice", lambda x, n=2: x * n, "CompositeImplicitAutograd")
-        _operators.expose(torch_npu)
+        operator_names.expose(torch_npu)
         try:
             x = torch.arange(3.0).npu()
             assert torch_npu.npu_test_twice(x).tolist() == [0.0, 2.0, 4.0]
@@ -143,7 +143,7 @@ def test_checkpoint_profiler_and_collect_env_know_the_device() -> None:
     assert torch.utils.checkpoint.DefaultDeviceType.get_device_type() == "npu"
     assert torch.profiler.ProfilerActivity.NPU.name in ("NPU", "PrivateUse1")
     original = torch.utils.collect_env.get_pretty_env_info.__wrapped__
-    text = _patches._with_devices(lambda: "torch's part")()
+    text = device_lists._with_devices(lambda: "torch's part")()
     assert callable(original)
     assert re.search(r"^torch's part\n\ntorch_npu version: \d+\.\d+.*\nNPU 0: Ascend\w+, \d+ MiB$", text, re.MULTILINE)
 

@@ -5,9 +5,9 @@ import torch
 import torch_npu
 
 pytest.importorskip("libcst")
-from softnpu.migrate.analyse import Analysis, Inspection, unknown_names
-from softnpu.migrate.findings import Finding
-from softnpu.migrate.rules import built_in
+from softnpu.migrate.analysis.analyse import Analysis, Inspection, unknown_names
+from softnpu.migrate.reading.findings import Finding
+from softnpu.migrate.rules.rule_set import built_in
 
 
 def test_every_name_that_is_rewritten_exists():

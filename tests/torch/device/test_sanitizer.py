@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch_npu  # noqa: F401
-from torch_npu._sanitizer import NPUSanitizerErrors, enable_npu_sanitizer, npu_sanitizer
+from torch_npu._watch.sanitizer import NPUSanitizerErrors, enable_npu_sanitizer, npu_sanitizer
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The API development guide (seed 004): its ways to export custom operators, and seed 001's to export checkpoints, run to numbers."""
+"""The API development guide: its ways to export custom operators, and the porting guide's to export checkpoints, run to numbers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import onnx
 import pytest
 import torch
 import torch_npu.onnx
-from torch_npu import _onnx_names
+from torch_npu._patches import onnx_names
 
 from softnpu.cli import atc
 from tests.paths import PROGRAMS
 from tests.torch.onnx.runs import convert, export, run
 
-GUIDE = PROGRAMS / "torch_seed_004"
+GUIDE = PROGRAMS / "operator_guide"
 
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Runs a program of the guide in an empty folder; what it registers is taken back."""
-    _onnx_names.install()
+    onnx_names.install()
     monkeypatch.chdir(tmp_path)
 
     def start(name: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_define_says_what_is_wrong(operator: str, body: Any, count: int, said: s
     assert model.read_bytes() == before
 
 
-# seed 001, "Exporting an ONNX model"
+# porting guide, "Exporting an ONNX model"
 
 
 class Net(torch.nn.Module):
@@ -170,7 +170,7 @@ class Net(torch.nn.Module):
 @pytest.mark.filterwarnings("ignore:You are using the legacy:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
 def test_a_pth_file_becomes_an_offline_model(tmp_path: Path) -> None:
-    _onnx_names.install()
+    onnx_names.install()
     trained = Net().npu()
     trained(torch.randn(4, 3, 32, 32).npu()).sum().backward()
     torch.save(trained.state_dict(), tmp_path / "resnet50.pth")
@@ -207,7 +207,7 @@ def proc_nodes_module(checkpoint: dict[str, Any], AttrName: str) -> dict[str, An
 @pytest.mark.filterwarnings("ignore:You are using the legacy:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
 def test_a_pth_tar_file_with_prefixes(tmp_path: Path) -> None:
-    _onnx_names.install()
+    onnx_names.install()
     trained = Net().npu().eval()
     state = {f"module.{name}": value for name, value in trained.state_dict().items()}
     torch.save({"epoch": 1, "state_dict": state}, tmp_path / "mobilenet_cpu.pth.tar")
@@ -227,7 +227,7 @@ def test_a_pth_tar_file_with_prefixes(tmp_path: Path) -> None:
 
 
 def test_the_older_registry_says_what_is_registered() -> None:
-    _onnx_names.install()
+    onnx_names.install()
     import torch.onnx.symbolic_registry as registry
 
     assert registry.is_registered_op("npu_roi_align", "", 11) and registry.is_registered_op("relu", "aten", 11)

@@ -61,7 +61,7 @@ def test_a_full_device_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(4).npu()
     address = x.data_ptr()
     with monkeypatch.context() as patch:
-        patch.setattr(torch_npu._start, "_allocate", lambda _device, _size: 0)
+        patch.setattr(torch_npu._runtime.connection, "_allocate", lambda _device, _size: 0)
         with pytest.raises(
             torch.OutOfMemoryError, match=r"NPU out of memory. Tried to share 16 bytes of npu:0(?s:.*)ERR00006"
         ):

@@ -19,7 +19,7 @@ from torch import nn
 from softnpu.base.dtypes import from_ge
 from softnpu.graph.wire import decode
 from softnpu.observe._dump_file import DUMP_DATA
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 npu = torch.npu
 BF16 = 27

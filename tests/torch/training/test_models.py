@@ -69,7 +69,7 @@ def test_forward_and_backward(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_200_steps_have_the_same_losses(name: str) -> None:
+def test_steps_have_the_same_losses(name: str) -> None:
     check_training(SMALL[name], 200)
 
 

@@ -1,4 +1,4 @@
-"""The porting guide (seed 001): its replacement tables row by row, its single-operator examples.
+"""The porting guide: its replacement tables row by row, its single-operator examples.
 
 Left to other tests: apex and mixed precision, hccl and several cards, the transfer tools, custom operators, profiler, dump.
 """

@@ -1,4 +1,4 @@
-"""The FAQ of the porting guide (seed 001): what failed there works here, and what must fail says why."""
+"""The FAQ of the porting guide: what failed there works here, and what must fail says why."""
 
 from __future__ import annotations
 

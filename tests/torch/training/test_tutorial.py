@@ -1,4 +1,4 @@
-"""The deployment tutorial (seed 003): environment check, migration, memory, batches, and its helper classes, as written there.
+"""The deployment tutorial: environment check, migration, memory, batches, and its helper classes, as written there.
 
 Left to other tests: `transfer_to_npu`, AMP's `autocast` in full, ATC, AscendCL, msprof. The tutorial's CLIP model stands here as a
 small model of two towers: no weights are downloaded.

@@ -15,9 +15,8 @@ from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.model import Given
 from softnpu.executor.single_op import SingleOps
 from softnpu.executor.single_op_match import OpAttr
-from softnpu.runtime.context import Context
-from softnpu.runtime.process import process
 from torch_npu._errors import ErrCode, ops_error
+from torch_npu._runtime.devices import Context, process
 from torch_npu.operators.common.arguments import ACL_TYPES
 
 _ND = 2

@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Callable
 
 from softnpu.base.config import Settings
-from softnpu.runtime.process import process
-from torch_npu import _C, _start
+from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu._visible import usable
+from torch_npu._runtime import connection
+from torch_npu._runtime.devices import process
+from torch_npu._runtime.visible import usable
 
 
 class DeferredNpuCallError(Exception):
@@ -72,7 +73,7 @@ def _reload_devices() -> None:
         owner.memory.configure(wanted)
         owner._load_devices()
     if usable(owner.settings.visible) != _C._get_device_count():
-        _start.connect()
+        connection.connect()
 
 
 def _need_device() -> None:

@@ -13,8 +13,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from torch_npu import _C, _environment, _start
+from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime import connection
+from torch_npu.npu import memory_trace
 
 MIB = 1 << 20
 _NAMES = ("PYTORCH_NPU_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -134,7 +136,7 @@ def apply(text: str) -> None:
     if options.get("expandable_segments"):
         warnings.warn("expandable_segments:True has no effect: segments of this device keep their size", stacklevel=2)
     kilobytes = options.get("base_addr_aligned_kb", 0)
-    _start.alignment = (
+    connection.alignment = (
         max(_PLAIN_ALIGNMENT, 1 << (kilobytes * 1024 - 1).bit_length()) if kilobytes else _PLAIN_ALIGNMENT
     )
     _C._set_allocator_options(
@@ -181,9 +183,8 @@ def ensure() -> None:
                 + pta_error(ErrCode.PARAM)
             )
         apply(texts[0] or texts[1])
-        from torch_npu.npu import memory_trace  # it stands on this module
-
         memory_trace.record_for_snapshots()
 
 
+connection.hooks.first_segment = ensure
 _C._on_settings(apply, list(_READERS))  # torch's own door to them: torch._C._accelerator_setAllocatorSettings

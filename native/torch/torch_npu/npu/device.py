@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from softnpu.runtime.process import process
 from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import stream_ids as ids
+from torch_npu._runtime.devices import process
 from torch_npu.npu._lazy import _lazy_init, visible_count
 from torch_npu.npu.utils import _get_device_index, current_index, known_index, soc
 

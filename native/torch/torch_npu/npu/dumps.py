@@ -15,7 +15,7 @@ from torch_npu._errors import ErrCode, pta_error
 from torch_npu.npu._lazy import _lazy_init
 
 if TYPE_CHECKING:
-    from torch_npu._dump.acl_files import OperatorDump
+    from torch_npu._watch.acl_files import OperatorDump
 
 __all__ = ["dump_disable", "dump_enable", "finalize_dump", "init_dump", "set_dump"]
 
@@ -78,7 +78,7 @@ def dump_disable() -> None:
 def _begin(section: dict[str, Any]) -> None:
     _end()
     if section.get("dump_op_switch", "off") == "on" or section.get("dump_debug") == "on":
-        from torch_npu._dump.acl_files import OperatorDump  # what writes files is not needed at import
+        from torch_npu._watch.acl_files import OperatorDump  # what writes files is not needed at import
 
         _state.running = OperatorDump(section)
         _state.running.start()

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from torch_npu._capture import HostCall
 from torch_npu._errors import ErrCode, graph_error
-from torch_npu.npu.graphs import current_graph, make_graphed_callables
+from torch_npu._graphs.capture import current_graph
+from torch_npu._graphs.recording import HostCall
+from torch_npu.npu.graphs import make_graphed_callables
 
 __all__ = [
     "disable_graph_mode",

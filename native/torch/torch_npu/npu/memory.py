@@ -11,7 +11,7 @@ import torch
 
 from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import stream_ids as ids
 from torch_npu.npu import alloc_conf
 from torch_npu.npu._lazy import _lazy_init, is_initialized
 from torch_npu.npu.device import mem_get_info

@@ -1,6 +1,6 @@
 """Snapshots and history of memory, in the form that torch's memory viewer reads.
 
-The history is kept block by block in C++ (csrc/memory_trace.*). Stacks hold the program's Python frames; those of C++ are left out.
+The history is kept block by block in C++ (csrc/memory/trace.*). Stacks hold the program's Python frames; those of C++ are left out.
 `segment_map`, `segment_unmap` and `workspace_snapshot` do not occur: segments keep their size, and operators have no workspaces.
 """
 
@@ -14,11 +14,12 @@ from typing import Any
 
 from torch_npu import _C, _environment
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime import connection
 from torch_npu.npu import _flame
 from torch_npu.npu._lazy import _lazy_init
 
 _ENABLED = (None, "state", "all")
-_CONTEXTS = (None, "state", "alloc", "all")  # their places are the numbers of Stacks in csrc/memory_trace.h
+_CONTEXTS = (None, "state", "alloc", "all")  # their places are the numbers of Stacks in csrc/memory/trace.h
 _STACKS = ("python", "all")
 _MOST_FOR_OOM = 100_000  # entries of the history that OOM_SNAPSHOT_ENABLE=1 keeps
 _OFF, _WITH_HISTORY, _STATE_ONLY = 0, 1, 2
@@ -128,3 +129,6 @@ def out_of_memory(device: int, size: int, free: int) -> None:
     name = os.path.join(folder, f"oom_snapshot_{os.getpid()}_{time.time_ns() // 1000}.pickle")
     _write(name, pickle.dumps(found))
     print(f"torch_npu: npu:{device} had {free} bytes left for {size}; the memory snapshot is {name}", file=sys.stderr)
+
+
+connection.hooks.out_of_memory = out_of_memory

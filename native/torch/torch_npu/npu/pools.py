@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch_npu import _C, _start
+from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import connection
+from torch_npu._runtime import stream_ids as ids
 from torch_npu.npu import alloc_conf
 from torch_npu.npu.utils import known_index
 
@@ -40,15 +41,15 @@ class _Segments:
 
     def install(self) -> None:
         """From now on segments pass here. Those made before go back the way they came."""
-        if _start.segment_source != (self.allocate, self.release):
-            _start.segment_source = self.allocate, self.release
-            _start.connect()
+        if connection.segment_source != (self.allocate, self.release):
+            connection.segment_source = self.allocate, self.release
+            connection.connect()
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """The address of a new segment, 0 when there is no memory."""
         library = self.of_pool.get(ids.pool_of(stream), self.default)
         if library is None:
-            return _start._allocate(device, size)
+            return connection._allocate(device, size)
         address = library.alloc(size, device, ids.plain(stream)) or 0
         if address:
             self.owners[address] = library
@@ -58,7 +59,7 @@ class _Segments:
         """Give a segment back to where it came from."""
         library = self.owners.pop(address, None)
         if library is None:
-            _start._release(device, address)
+            connection._release(device, address)
         else:
             library.free(address, size, device, ids.plain(stream))
 

@@ -18,7 +18,7 @@ from softnpu.base.config import work_path
 from torch_npu._errors import ErrCode, prof_error
 
 if TYPE_CHECKING:
-    from torch_npu.profiler._record import Recorder
+    from torch_npu.profiler._recorder import Recorder
 
 __all__ = [
     "iteration_end",
@@ -104,7 +104,7 @@ def prof_start(config: profileConfig | None = None, *, with_host: bool = False) 
     """Collect from now on; `with_host` adds the operators of PyTorch (E2E)."""
     if _State.path is None or _State.recorder is not None:
         _refuse("prof_start needs a prof_init(path) before it, and no other prof_start")
-    from torch_npu.profiler._record import Recorder  # programs without a profile do not pay for it
+    from torch_npu.profiler._recorder import Recorder  # programs without a profile do not pay for it
 
     _State.config, _State.with_host = config or profileConfig(), with_host
     recorder = Recorder(with_stack=_State.config.TORCH_CALL_STACK)

@@ -11,7 +11,7 @@ import torch
 
 from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
-from torch_npu.npu import _stream_ids as ids
+from torch_npu._runtime import stream_ids as ids
 from torch_npu.npu._lazy import _lazy_init
 from torch_npu.npu.device import device as device_context
 from torch_npu.npu.utils import known_index
@@ -234,7 +234,7 @@ class ExternalEvent(Event):
 
 
 def _moment(event: torch.Event) -> int:
-    """Nanoseconds of the steady clock: the first word of what csrc/guard.cpp keeps for an event."""
+    """Nanoseconds of the steady clock: the first word of what csrc/device/guard.cpp keeps for an event."""
     if not event.event_id:
         raise RuntimeError("Both events must be recorded before calculating elapsed time." + pta_error(ErrCode.PARAM))
     return ctypes.c_int64.from_address(event.event_id).value
@@ -267,7 +267,7 @@ def set_stream(stream: torch.Stream | None) -> None:
     ids.make_current(index, stream.stream_id, ids.pool_of(ids.current_id(index)))
 
 
-set_stream._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph of torch.compile ends before it (torch_npu/_inductor.py)
+set_stream._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph of torch.compile ends before it (torch_npu/_inductor/registration.py)
 
 
 class StreamContext:

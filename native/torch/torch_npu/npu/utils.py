@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from softnpu.runtime.device import Soc
-from softnpu.runtime.process import process
-from torch_npu import _C, _chip
+from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
+from torch_npu._runtime import chip
+from torch_npu._runtime.devices import Soc, process
 from torch_npu.npu._lazy import _lazy_init
 
 # The numbers by which the product's own code compares chips: later families are larger.
@@ -82,7 +82,7 @@ def get_soc_version() -> int:
 def is_support_inf_nan() -> bool:
     """Whether fp16 overflows give inf, as IEEE says, instead of the largest number. In lenient mode they do on every chip, unless
     INF_NAN_MODE_ENABLE=0 asks otherwise: programs choose by this answer where to look for overflows."""
-    return not _chip.saturates()
+    return not chip.saturates()
 
 
 def get_npu_overflow_flag() -> bool:

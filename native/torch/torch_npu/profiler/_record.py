@@ -6,7 +6,6 @@ Work is over when a call returns, so a task has the times of the innermost opera
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -118,26 +117,6 @@ class Recording:
                 else:
                     found.operators.append(Operator(**row))
         return found
-
-
-class Recorder:
-    """torch's profiler, always with shapes: the tensors' devices tell which operators are work of npu."""
-
-    def __init__(self, **options: bool) -> None:
-        from torch_npu._profile import profile  # which imports this package
-
-        self.torch = profile(use_kineto=True, record_shapes=True, **options)
-
-    def start(self) -> None:
-        """Look from now on."""
-        self.torch._prepare_trace()
-        self._start = time.time_ns()
-        self.torch._start_trace()
-
-    def stop(self) -> Recording:
-        """Look no more."""
-        self.torch.__exit__(None, None, None)
-        return read(self.torch.kineto_results, self._start, time.time_ns())
 
 
 def read(results: Any, start: int, end: int) -> Recording:

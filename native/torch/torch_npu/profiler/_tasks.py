@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torch_npu._dump.acl_files import operator_type
+from torch_npu._watch.acl_files import operator_type
 
 CUBE, VECTOR, CPU, COPY, COMMUNICATION = ("AI_CORE", "AI_VECTOR_CORE", "AI_CPU", "PCIE_DMA_SQE", "COMMUNICATION")
 

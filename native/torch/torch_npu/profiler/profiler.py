@@ -17,7 +17,8 @@ from torch.profiler import ProfilerAction, ProfilerActivity
 
 from softnpu.base.config import work_path
 from torch_npu.profiler import _folder, _marks, _timeline
-from torch_npu.profiler._record import Operator, Recorder, Recording
+from torch_npu.profiler._record import Operator, Recording
+from torch_npu.profiler._recorder import Recorder
 from torch_npu.profiler._say import never_raises, say, warn
 from torch_npu.profiler.experimental_config import _ExperimentalConfig
 from torch_npu.profiler.scheduler import Schedule

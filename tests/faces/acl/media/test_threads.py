@@ -17,10 +17,11 @@ import pytest
 import acl
 from softnpu.base.errors import NpuError
 from softnpu.media.v1.vdec import VdecChannelDesc
-from softnpu.media.v2 import coder, vpc
+from softnpu.media.v2 import coder
 from softnpu.media.v2.coder import Coder
-from softnpu.media.v2.system import Registry
-from softnpu.media.v2.vpc import VpcChannel
+from softnpu.media.v2.sys.system import Registry
+from softnpu.media.v2.vpc import channel as vpc
+from softnpu.media.v2.vpc.channel import VpcChannel
 from softnpu.runtime.process import process
 from tests.faces.acl.media.v1.video_support import Vdec
 from tests.support import WAIT, in_thread, ok

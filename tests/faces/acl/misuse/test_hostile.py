@@ -19,7 +19,7 @@ import numpy
 import pytest
 
 import acl
-from acl import _boundary
+from acl import _rows
 from softnpu.base.errors import codes
 from softnpu.runtime import foreign
 from tests.paths import ROOT, SOURCE
@@ -357,8 +357,8 @@ def test_every_function_with_a_pointer_is_in_the_tables() -> None:
     takes = {
         f"{module}.{name}"
         for module in MODULES
-        for name, row in _boundary.rows_of(module).items()
-        if ": ptr" in row[0] and _boundary.body_of(module, name) is not None
+        for name, row in _rows.rows_of(module).items()
+        if ": ptr" in row.args and _rows.body_of(module, name) is not None
     }
     assert takes <= READS.keys() | WRITES.keys()
 
@@ -366,9 +366,9 @@ def test_every_function_with_a_pointer_is_in_the_tables() -> None:
 @pytest.mark.usefixtures("runtime")
 def test_functions_without_a_body_take_any_pointer() -> None:
     for module in ("acl.mdl", "acl.op", "acl.media", "acl.rt"):
-        for name, row in _boundary.rows_of(module).items():
-            kinds = [kind for _, kind in _boundary.arguments_of(row[0])]
-            if "ptr" not in kinds or row[3] or _boundary.body_of(module, name) is not None:
+        for name, row in _rows.rows_of(module).items():
+            kinds = [kind for _, kind in row.arguments]
+            if "ptr" not in kinds or row.optional or _rows.body_of(module, name) is not None:
                 continue
             samples: dict[str, Any] = {"str": "x", "f32": 1.0, "f64": 1.0, "object": None}
             function = getattr(sys.modules[module], name)

@@ -17,7 +17,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import acl
-from softnpu.compiler import build, options
+from softnpu.compiler import build
+from softnpu.compiler.options import checks
+from softnpu.compiler.options.rows import parse
 from tests.support import message, ok
 
 Array = np.ndarray[Any, Any]
@@ -120,8 +122,8 @@ def convert(
     made.ir_version = 8
     onnx.save(made, folder / f"{name}.onnx")
     words = [f"--model={folder}/{name}.onnx", "--framework=5", f"--output={folder}/{name}", "--soc_version=Ascend310P3"]
-    made_options = options.parse(words)
-    options.check(made_options)
+    made_options = parse(words)
+    checks.check(made_options)
     return str(build.build(made_options).files[0])
 
 

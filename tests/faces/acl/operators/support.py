@@ -11,7 +11,7 @@ import numpy as np
 import acl
 from softnpu.base.dtypes import from_numpy
 from softnpu.compiler.build import build_single_ops
-from softnpu.compiler.options import Options
+from softnpu.compiler.options.rows import Options
 from tests.support import ok
 
 Array = np.ndarray[Any, Any]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import acl
-from softnpu.media.v2.ready import Ready
-from softnpu.media.v2.system import need_system
+from softnpu.media.v2.sys.ready import Ready
+from softnpu.media.v2.sys.system import need_system
 from tests.faces.acl.media.v2.support import (
     BGR,
     EXIST,

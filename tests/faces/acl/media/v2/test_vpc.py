@@ -123,7 +123,7 @@ def test_old_results_are_forgotten(chn: int) -> None:
 
 def held(chn: int) -> threading.Event:
     """Keep the worker of a channel busy until the event is set."""
-    from softnpu.media.v2.system import need_system
+    from softnpu.media.v2.sys.system import need_system
 
     gate = threading.Event()
     need_system("vpc").vpc.get(chn).submit(lambda: gate.wait(20), 0, False)

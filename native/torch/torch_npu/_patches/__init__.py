@@ -1,0 +1,1 @@
+"""What `import torch_npu` changes in torch, one module for each thing; `order` says when."""

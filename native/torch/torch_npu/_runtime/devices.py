@@ -1,0 +1,11 @@
+"""The one door of torch_npu to `softnpu.runtime`: its process, which owns the devices, and the words that describe them."""
+
+from __future__ import annotations
+
+from softnpu.runtime.arena import SLAB_LIMIT
+from softnpu.runtime.context import Context
+from softnpu.runtime.device import Device, Soc, soc
+from softnpu.runtime.memory import DEVICE_KINDS
+from softnpu.runtime.process import process
+
+__all__ = ["DEVICE_KINDS", "SLAB_LIMIT", "Context", "Device", "Soc", "process", "soc"]

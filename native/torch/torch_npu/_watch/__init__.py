@@ -1,0 +1,1 @@
+"""Looking at operators while they run: dumps, logs, races between streams."""
