@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu._watch import h5
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
@@ -64,8 +65,8 @@ class dumper:
         load_file_path: str | None = None,
         load_with_acl_dump: bool = False,
     ) -> None:
-        given = dict(zip(_FLAGS, (enabled, use_dump, use_load, check_overflow, load_with_acl_dump), strict=True))
-        for name, value in given.items():
+        flags: tuple[object, ...] = (enabled, use_dump, use_load, check_overflow, load_with_acl_dump)
+        for name, value in zip(_FLAGS, flags, strict=True):
             if not isinstance(value, bool):
                 _refuse(f"{name} should be a bool but got {type(value).__name__}", ErrCode.TYPE)
         if use_dump + use_load + check_overflow > 1:
@@ -76,7 +77,7 @@ class dumper:
         self.entered = False
         if not self.enabled:
             return
-        if (check_overflow or load_with_acl_dump) and not torch.npu.is_available():
+        if (check_overflow or load_with_acl_dump) and not npu.is_available():
             _refuse("check_overflow and load_with_acl_dump need an NPU, there is none", ErrCode.UNAVAIL)
         self.dump_path = _dump_file(dump_path)
         loads = use_load or (
@@ -91,7 +92,7 @@ class dumper:
             )
         self.entered = True
         if self.enabled:
-            self._look = _Look(self, h5.h5py())
+            self._look = _Look(self, h5.library())
             dumper._active = True
             self._look.start()
         return self

@@ -64,7 +64,8 @@ class FusedGrads(Grads):
         self._optimizer = optimizer
 
     def tensors(self) -> list[Tensor]:
-        return self._optimizer.get_combined_grads()
+        combined: list[Tensor] = self._optimizer.get_combined_grads()
+        return combined
 
     def clear(self) -> None:
         self._optimizer.zero_grad()

@@ -45,7 +45,7 @@ def initialize(models: Any, optimizers: Any, properties: Properties, output_type
         _process_optimizer.process(one, properties, originals)
     if properties.combine_grad:
         for module in modules:
-            module.zero_grad = MethodType(_zero_grad, module)  # type: ignore[method-assign]
+            module.zero_grad = MethodType(_zero_grad, module)
     return models if optimizers is None else (models, optimizers)
 
 
@@ -74,12 +74,12 @@ def _check_optimizers(optimizers: list[Any]) -> None:
 
 def _check_parameters(models: list[nn.Module]) -> None:
     for model in models:
-        for name, one in model.named_parameters():
-            if one.is_floating_point() and one.type() != _WANTED:
-                warn_or_err(_what_is_wrong("param", name, one))
-        for name, one in model.named_buffers():
-            if one.is_floating_point() and (one.device.type != "npu" or one.dtype == torch.float16):
-                warn_or_err(_what_is_wrong("buffer", name, one))
+        for name, parameter in model.named_parameters():
+            if parameter.is_floating_point() and parameter.type() != _WANTED:
+                warn_or_err(_what_is_wrong("param", name, parameter))
+        for name, buffer in model.named_buffers():
+            if buffer.is_floating_point() and (buffer.device.type != "npu" or buffer.dtype == torch.float16):
+                warn_or_err(_what_is_wrong("buffer", name, buffer))
 
 
 def _what_is_wrong(kind: str, name: str, one: Tensor) -> str:

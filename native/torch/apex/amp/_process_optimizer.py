@@ -205,7 +205,8 @@ class AmpStash:
     def clip(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """`clip_grad_norm_` over the combined gradients that the step will use."""
         if self.fused:
-            return self.optimizer.clip_grad_norm_fused_(max_norm, norm_type)
+            norm: Tensor = self.optimizer.clip_grad_norm_fused_(max_norm, norm_type)
+            return norm
         return clip_flat_norm_(self._direct_grads.tensors() + self._master_grads.tensors(), max_norm, norm_type)
 
 
@@ -216,7 +217,7 @@ def process(optimizer: Any, properties: Properties, originals: Mapping[Tensor, T
         stash.take_group(group, originals)
     stash.build()
     own_step, own_add = optimizer.step, optimizer.add_param_group
-    stash.optimizer_zero_grad = optimizer.zero_grad
+    stash.optimizer_zero_grad = optimizer.zero_grad  # type: ignore[method-assign]
 
     @functools.wraps(own_step)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:

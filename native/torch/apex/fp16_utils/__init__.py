@@ -78,7 +78,8 @@ class FP16Model(nn.Module):
         self.network = convert_network(network, torch.float16)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return self.network(*(one.half() for one in inputs))
+        output: Tensor = self.network(*(tensor.half() for tensor in inputs))
+        return output
 
 
 def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

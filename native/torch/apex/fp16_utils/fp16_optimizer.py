@@ -34,7 +34,8 @@ class FP16_Optimizer:
 
     def _take_over(self, group: dict[str, Any]) -> None:
         """Put masters in the places of half parameters, with their state if they have one."""
-        halves, masters = [], []
+        halves: list[Tensor] = []
+        masters: list[Tensor] = []
         for place, param in enumerate(group["params"]):
             if param.device.type != "npu" or param.dtype not in (torch.float16, torch.float32):
                 raise TypeError(

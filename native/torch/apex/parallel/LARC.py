@@ -23,7 +23,8 @@ class LARC:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of the optimizer."""
-        return self.optim.param_groups
+        groups: list[dict[str, Any]] = self.optim.param_groups
+        return groups
 
     @param_groups.setter
     def param_groups(self, value: list[dict[str, Any]]) -> None:

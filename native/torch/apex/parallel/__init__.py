@@ -69,7 +69,8 @@ def convert_syncbn_model(
     """Batch norms become synchronised ones; the order of memory is the tensor's own matter."""
     if channel_last:
         raise ValueError("convert_syncbn_model: channel_last=True is not supported; pass tensors in that order instead")
-    return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    converted: torch.nn.Module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    return converted
 
 
 def create_syncbn_process_group(group_size: int) -> Any:

@@ -17,13 +17,12 @@ from typing import Any
 
 def _interface(module: ModuleType) -> None:
     """Dynamo: what it asks about the device."""
-    import torch
-
+    from torch_npu import npu
     from torch_npu._inductor.device import npu_interface
 
     interface = npu_interface(module)
     module.register_interface_for_device("npu", interface)
-    for index in range(torch.npu.device_count()):
+    for index in range(npu.device_count()):
         module.register_interface_for_device(f"npu:{index}", interface)
 
 
@@ -41,7 +40,8 @@ def _codegen(module: ModuleType) -> None:
 
 def _utils(module: ModuleType) -> None:
     """Inductor: the language of generated code, which it takes to be Triton for devices that it does not know."""
-    backend_of = module.get_current_backend
+    utils: Any = module
+    backend_of: Callable[[str], str] = utils.get_current_backend
 
     def get_current_backend(device_type: str | None = None) -> str:
         from torch._inductor.virtualized import V
@@ -49,7 +49,7 @@ def _utils(module: ModuleType) -> None:
         name = device_type or V.graph.get_current_device_or_throw().type
         return backend_of("cpu" if name == "npu" else name)
 
-    module.get_current_backend = get_current_backend
+    utils.get_current_backend = get_current_backend
 
 
 def _scheduler(module: ModuleType) -> None:
@@ -129,7 +129,8 @@ class _Loader(importlib.abc.Loader):
         self._inner, self._after = inner, after
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._inner.create_module(spec)
+        module: ModuleType | None = self._inner.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.utils.storage import _rebuild_npu_tensor
 
@@ -34,7 +35,7 @@ def _with_code(error: Exception, place: Any) -> None:
     text = str(error.args[0]) if len(error.args) == 1 else ""
     if len(error.args) > 1 or "[ERROR]" in text:
         return
-    if _names_npu(place) or "npu" in text.lower() or torch.npu.is_initialized():
+    if _names_npu(place) or "npu" in text.lower() or npu.is_initialized():
         about_place = isinstance(error, TypeError) or "device" in text or "restore data location" in text
         error.args = (text + pta_error(ErrCode.PARAM if about_place else ErrCode.VALUE),)
 

@@ -70,7 +70,7 @@ class _StorageType(_LegacyStorageMeta):
     _dtype: torch.dtype
 
     @property
-    def dtype(cls) -> torch.dtype:
+    def dtype(cls) -> torch.dtype:  # type: ignore[override]
         _warn_typed_storage_removal()
         return cls._dtype
 
@@ -127,6 +127,7 @@ def install(npu: ModuleType) -> None:
     """Put the types into `torch.npu` and where torch looks them up when it loads old files."""
     for name, kind in {**TENSOR_TYPES, **STORAGE_TYPES}.items():
         setattr(npu, name, kind)
-    torch._tensor_classes.update(TENSOR_TYPES.values())
+    tensor_classes: set[Any] = torch._tensor_classes
+    tensor_classes.update(TENSOR_TYPES.values())
     torch._storage_classes.update(STORAGE_TYPES.values())
     torch.set_default_tensor_type = _default_tensor_type(torch.set_default_tensor_type)

@@ -22,7 +22,7 @@ _FIRST_OF_DYNAMO = 18  # older opsets are for the exporter by symbolic functions
 def register_op(opname: str, op: Callable[..., Any], domain: str, version: int) -> None:
     """Register a symbolic function. The domain "" was aten's; operators that live in `npu` now are registered there."""
     import torch
-    from torch.onnx import register_custom_op_symbolic
+    from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]
 
     if domain:
         namespace = domain
@@ -91,7 +91,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name != _ONNX:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
@@ -111,4 +111,4 @@ def install() -> None:
     if loaded is not None:
         _complete(loaded)
     elif not any(isinstance(one, _Finder) for one in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder())

@@ -116,5 +116,6 @@ def install() -> None:
     sys.modules["torch_npu._C._distributed_c10d"] = _C._distributed_c10d
     _C._distributed_c10d._allow_wide_reductions(any("950" in one.soc.name for one in process().devices))
     torch.random.fork_rng = _with_type(torch.random.fork_rng)
-    torch.nn.DataParallel.__init__ = _refuse_threads(torch.nn.DataParallel.__init__)
+    parallel: Any = torch.nn.DataParallel
+    parallel.__init__ = _refuse_threads(parallel.__init__)
     atexit.register(_leave)

@@ -40,7 +40,9 @@ class Hooks:
 
 
 hooks = Hooks()
-segment_source = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
+Allocate = Callable[[int, int, int], int]
+Release = Callable[[int, int, int, int], None]
+segment_source: tuple[Allocate, Release] = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
 
 
 def _total(device: int) -> int:

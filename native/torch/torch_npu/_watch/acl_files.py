@@ -11,6 +11,7 @@ from softnpu.base.watch import NodeRun, Seen, show
 from softnpu.observe.dump import Dump
 from torch_npu._runtime import stream_ids as ids
 from torch_npu._runtime.dtype_numbers import NUMBERS, OFFSET
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
 
 # Where CANN's operator has another name than torch's in capitals.
@@ -93,7 +94,7 @@ class OperatorDump(Looking):
 
     def _write(self, name: str, kind: str, inputs: tuple[Seen, ...], outputs: list[torch.Tensor]) -> None:
         home = next((one for one in outputs if one.device.type == "npu"), None)
-        device = torch.npu.current_device() if home is None else home.get_device()
+        device = torch_with_npu.npu.current_device() if home is None else home.get_device()
         number = next(self._numbers)
         run = NodeRun(
             name=f"{name}_{number}",

@@ -32,16 +32,17 @@ _TENSOR, _SCALAR, _VECTOR = range(3)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def h5py() -> ModuleType:
+def library() -> ModuleType:
     """The package, or the error that names it."""
     try:
-        import h5py as found
+        import h5py
     except ImportError as error:
         raise RuntimeError(
             "torch.utils.dumper writes HDF5 files with the package h5py, which is not installed: pip install h5py"
             + pta_error(ErrCode.NOT_FOUND)
         ) from error
-    return found
+    module: ModuleType = h5py
+    return module
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -58,7 +58,8 @@ def computes(func: Any) -> bool:
 
 def short_name(func: Any) -> str:
     """The operator's name without library and overload: add_ of aten::add_.Tensor."""
-    return func._schema.name.rpartition("::")[2]
+    name: str = func._schema.name
+    return name.rpartition("::")[2]
 
 
 def named_arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def host_view(tensor: torch.Tensor | Number) -> torch.Tensor | Number:
     size = storage.nbytes() // tensor.element_size() * tensor.element_size()
     memory = (ctypes.c_char * size).from_address(storage.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype)
-    found: Any = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-    found._npu_owner = tensor
-    return found
+    view = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    view._npu_owner = tensor  # type: ignore[attr-defined]
+    return view
 
 
 def _arrays(value: Any) -> Any:

@@ -88,7 +88,9 @@ def declarations(functions: Functions, signatures: str = "now") -> str:
 def registration(functions: Functions, signatures: str = "now") -> str:
     """The file that declares custom operators and connects the bodies with the dispatcher."""
     _check(functions)
-    wrappers, impls, forwards = [], {}, []
+    wrappers: list[str] = []
+    forwards: list[str] = []
+    impls: dict[tuple[str, str], list[str]] = {}
     with _settings():
         for entry in functions.entries:
             if entry.called_only:

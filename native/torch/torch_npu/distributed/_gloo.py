@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store, TCPStore
 
 from torch_npu import _environment
 from torch_npu._C import _distributed_c10d as _hccl

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore
+from torch._C._distributed_c10d import PrefixStore
 
 from torch_npu._C._distributed_c10d import ProcessGroupHCCL
 from torch_npu._errors import ErrCode, dist_error

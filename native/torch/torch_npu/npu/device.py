@@ -7,7 +7,7 @@ import time
 import uuid
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -73,7 +73,7 @@ class device:
     def __enter__(self) -> None:
         self.prev_idx = _exchange_device(self.idx)
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> Literal[False]:
         self.idx = _maybe_exchange_device(self.prev_idx)
         return False
 

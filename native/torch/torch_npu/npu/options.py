@@ -204,12 +204,14 @@ class _Deterministic(torch.autograd.Function):
 
 def enable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
     """Deterministic from here on; in backward, which comes the other way, until here."""
-    return _Deterministic.apply(tensor, True)
+    marked: torch.Tensor = _Deterministic.apply(tensor, True)
+    return marked
 
 
 def disable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
     """Not deterministic from here on; in backward deterministic from here on."""
-    return _Deterministic.apply(tensor, False)
+    marked: torch.Tensor = _Deterministic.apply(tensor, False)
+    return marked
 
 
 def set_deterministic_level(level: int) -> None:

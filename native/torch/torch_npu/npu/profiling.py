@@ -16,6 +16,7 @@ import torch
 
 from softnpu.base.config import work_path
 from torch_npu._errors import ErrCode, prof_error
+from torch_npu.npu.device import synchronize
 
 if TYPE_CHECKING:
     from torch_npu.profiler._recorder import Recorder
@@ -122,7 +123,7 @@ def prof_stop() -> None:
 
     with suppress(RuntimeError):
         iteration_end()
-    torch.npu.synchronize()
+    synchronize()
     _cann.write(_folder.new_cann_folder(_State.path), recorder.stop(), _State.config.wants, _State.with_host)
 
 

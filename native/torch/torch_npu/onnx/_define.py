@@ -22,7 +22,7 @@ def _traced(body: Callable[..., Any], inputs: tuple[torch.Tensor, ...], opset: i
         def forward(self, *args: torch.Tensor) -> Any:
             return body(*args)
 
-    file = io.BytesIO()
+    file: Any = io.BytesIO()  # torch takes it, and says that it takes names only
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _EXPORTER, DeprecationWarning)
         torch.onnx.export(Body().eval(), inputs, file, opset_version=opset, dynamo=False)

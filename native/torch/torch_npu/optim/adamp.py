@@ -106,9 +106,9 @@ class NpuFusedAdamP(NpuFusedOptimizerBase):
         sums = [_sum(one, rows.lengths) for one in (weight * grad, weight.square(), grad.square(), weight * ahead)]
         whole = [_sum(one, rows.per_param) for one in sums]
         eps, delta = group["eps"], group["delta"]
-        nearest = torch.segment_reduce(_cosine(*sums[:3], eps), "max", lengths=rows.per_param)
+        nearest = torch.segment_reduce(_cosine(sums[0], sums[1], sums[2], eps), "max", lengths=rows.per_param)
         by_row = rows.is_matrix & (nearest < delta / rows.bounds[0])
-        by_whole = rows.is_matrix & ~by_row & (_cosine(*whole[:3], eps) < delta / rows.bounds[1])
+        by_whole = rows.is_matrix & ~by_row & (_cosine(whole[0], whole[1], whole[2], eps) < delta / rows.bounds[1])
         projected = by_row | by_whole
         if bool(projected.any()):
             along_row, along_whole = (one[3] / (one[1].sqrt() + eps).square() for one in (sums, whole))

@@ -93,7 +93,8 @@ class Bucket:
         return runs
 
     def _find_runs(self, state: State) -> list[Run]:
-        missing, fresh = self.grads.missing, {}
+        missing = self.grads.missing
+        fresh: dict[tuple[int, bool], Tensor] = {}
         for place, param in enumerate(self.params):
             key = int(self._clocks[place]), place in missing
             self._clocks[place] = clock = fresh.setdefault(key, torch.tensor(float(key[0])))

@@ -8,8 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import torch
-
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu.profiler import _tasks
 from torch_npu.profiler._record import Operator, Recording
 
@@ -95,6 +94,6 @@ def _fill(base: sqlite3.Connection, found: Recording, names: _Names) -> None:
     _insert(base, "SESSION_TIME_INFO", [(found.start, found.end)])
     _insert(base, "HOST_INFO", [(str(os.getpid()), socket.gethostname())])
     devices = sorted({one.device for one in found.tasks()})
-    _insert(base, "NPU_INFO", [(one, torch.npu.get_device_name(one)) for one in devices])
+    _insert(base, "NPU_INFO", [(one, torch_with_npu.npu.get_device_name(one)) for one in devices])
     _insert(base, "META_DATA", [("SCHEMA_VERSION", "softnpu")])
     _insert(base, "STRING_IDS", [(number, text) for text, number in names.all.items()])

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_npu import _environment
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu.profiler import _database, _tables, _timeline
 from torch_npu.profiler._record import Recording
 
@@ -55,8 +56,13 @@ def write_cann_frame(folder: Path, found: Recording) -> None:
             edge = "Begin" if word == "start" else "End"
             said = {f"collectionDate{edge}": moment, f"collectionTime{edge}": str(at // 1000)}
             (place / f"{word}_info{tail}").write_text(json.dumps(said))
-        info = {"pid": str(os.getpid()), "jobInfo": "NA", "devices": ",".join(map(str, devices)), "DeviceInfo": []}
-        info["DeviceInfo"] = [{"id": one, "soc": torch.npu.get_device_name(one)} for one in devices]
+        info: dict[str, Any] = {
+            "pid": str(os.getpid()),
+            "jobInfo": "NA",
+            "devices": ",".join(map(str, devices)),
+            "DeviceInfo": [],
+        }
+        info["DeviceInfo"] = [{"id": one, "soc": torch_with_npu.npu.get_device_name(one)} for one in devices]
         (place / f"info.json{tail}").write_text(json.dumps(info))
 
 

@@ -5,6 +5,7 @@ Work is over when a call returns, so a task has the times of the innermost opera
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -101,7 +102,7 @@ class Recording:
         part = path.with_name(f".{path.name}.part")
         with part.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"start": self.start, "end": self.end}) + "\n")
-            for row in (*self.operators, *self.memory):
+            for row in itertools.chain[Operator | Memory](self.operators, self.memory):
                 file.write(json.dumps(asdict(row)) + "\n")
         part.replace(path)
 
@@ -190,7 +191,7 @@ def _find_tasks(operators: list[Operator]) -> None:
 
 def _memory(event: Any, found: Recording, parent: int) -> Memory:
     """A block; its operator is the task around it, or the nearest operator where there is none."""
-    names = []
+    names: list[str] = []
     while parent >= 0:
         one = found.operators[parent]
         if one.kind == "cpu_op":

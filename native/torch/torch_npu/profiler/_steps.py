@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_npu.profiler import _spans, _tasks
-from torch_npu.profiler._record import Recording
+from torch_npu.profiler._record import Operator, Recording
 from torch_npu.profiler._spans import Span
 
 
@@ -45,7 +45,7 @@ def steps_of(found: Recording) -> list[Step]:
     return made
 
 
-def _step(number: int | None, device: int, window: Span, tasks: list, found: Recording) -> Step:
+def _step(number: int | None, device: int, window: Span, tasks: list[Operator], found: Recording) -> Step:
     calls = [one.start for one in found.operators if one.kind == "cpu_op" and window[0] <= one.start < window[1]]
     prepared = max(tasks[0].start - min(calls), 0) if tasks and calls else 0
     computing = [(one.start, one.end) for one in tasks if _tasks.is_kernel(one.core)]

@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerAction, ProfilerActivity
 
 from softnpu.base.config import work_path
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu.profiler import _folder, _marks, _timeline
 from torch_npu.profiler._record import Operator, Recording
 from torch_npu.profiler._recorder import Recorder
@@ -26,12 +27,13 @@ from torch_npu.profiler.scheduler import Schedule
 __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_handler"]
 
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+_NPU: ProfilerActivity = torch_with_npu.profiler.ProfilerActivity.NPU
 _METRICS = ("self_cpu_time_total", "self_npu_time_total")
 
 
 def supported_activities() -> set[ProfilerActivity]:
     """The host and the devices."""
-    return {ProfilerActivity.CPU, ProfilerActivity.NPU}
+    return {ProfilerActivity.CPU, _NPU}
 
 
 def _always(step: int) -> ProfilerAction:
@@ -167,7 +169,7 @@ class profile:
             "start_info": {"syscnt_enable": False, "start_ns": found.start},
             "end_info": {"collectionTimeEnd": found.end},
             "torch_npu_version": torch.__version__.partition("+")[0],
-            "cann_version": torch.npu.utils.get_cann_version(),
+            "cann_version": torch_with_npu.npu.utils.get_cann_version(),
             "rank_id": _folder.rank(),
             "trace_id": self.get_trace_id(),
         }
@@ -203,7 +205,7 @@ class profile:
                 raise ValueError(f"export_memory_timeline needs {name}=True")
         self._result()
         made = MemoryProfileTimeline(MemoryProfile(self._torch.kineto_results))
-        where = device or f"npu:{torch.npu.current_device()}"
+        where = device or f"npu:{torch_with_npu.npu.current_device()}"
         if output_path.endswith(".html"):
             made.export_memory_timeline_html(output_path, where)
         elif output_path.endswith(".json"):
@@ -258,7 +260,7 @@ def _checked(activities: Iterable[ProfilerActivity] | None) -> set[ProfilerActiv
 def _keep(found: Recording, activities: set[ProfilerActivity], shapes: bool) -> None:
     """Leave away what was not asked for. Shapes of kernels stay: a device knows them."""
     for one in found.operators:
-        if ProfilerActivity.NPU not in activities:
+        if _NPU not in activities:
             one.core = ""
         if not one.core and (not shapes or ProfilerActivity.CPU not in activities):
             one.shapes, one.dtypes = [], []

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import torch_npu
-from torch_npu import _environment
+from torch_npu import _environment, npu
 from torch_npu.npu import utils as npu_utils
 
 _LEAVE = (-1, 2)  # the formats that a fresh tensor has anyway, or that ask for nothing
@@ -39,7 +38,7 @@ def get_npu_device() -> str:
 
 def set_npu_device(device: Any = None) -> None:
     """Make it, or another one, the current device."""
-    torch.npu.set_device(get_npu_device() if device is None else device)
+    npu.set_device(get_npu_device() if device is None else device)
 
 
 def _torch_dtype(dtype: Any) -> torch.dtype:
@@ -70,7 +69,7 @@ def _random_tensor(dtype: torch.dtype, low: float, high: float, shape: Any) -> t
 
 def _on_npu(tensor: torch.Tensor, npu_format: int, device: Any) -> torch.Tensor:
     moved = tensor.to(get_npu_device() if device is None else device)
-    return moved if npu_format in _LEAVE else torch_npu.npu_format_cast(moved, npu_format)
+    return moved if npu_format in _LEAVE else torch.ops.npu.npu_format_cast(moved, npu_format)
 
 
 def create_common_tensor(
@@ -111,11 +110,11 @@ def check_operators_in_prof(
 @contextmanager
 def freeze_rng_state() -> Iterator[None]:
     """Random numbers drawn inside do not change those drawn after, on the CPU and on all npu devices."""
-    on_cpu, on_npu = torch.get_rng_state(), torch.npu.get_rng_state_all()
+    on_cpu, on_npu = torch.get_rng_state(), npu.get_rng_state_all()
     try:
         yield
     finally:
-        torch.npu.set_rng_state_all(on_npu)
+        npu.set_rng_state_all(on_npu)
         torch.set_rng_state(on_cpu)
 
 
@@ -143,7 +142,7 @@ test_2args_broadcast.__test__ = False  # type: ignore[attr-defined]  # pytest wo
 
 def _chip() -> str:
     """The part of the chip's name that stands for its family."""
-    name = torch.npu.get_device_name(0)
+    name = npu.get_device_name(0)
     return name[: next((length for prefix, length in _BY_NAME if name.startswith(prefix)), _NAME_LENGTH)]
 
 
@@ -211,7 +210,8 @@ def _create_scaling_case(device: Any = "npu", dtype: torch.dtype = torch.float32
     """torch's case for gradient scalers, on npu: two equal modules, their optimizers, data, loss function, the step to skip."""
     from torch.testing._internal.common_cuda import _create_scaling_case as create
 
-    return create(device=device, dtype=dtype, **options)
+    case: tuple[Any, ...] = create(device=device, dtype=dtype, **options)
+    return case
 
 
 def __getattr__(name: str) -> Any:

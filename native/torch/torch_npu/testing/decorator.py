@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu.formats import Format
 from torch_npu.testing.common_utils import get_npu_device
 
@@ -77,11 +78,11 @@ def graph_mode(method: Callable[..., Any]) -> Callable[..., Any]:
     def both(*args: Any, **kwargs: Any) -> None:
         method(*args, **kwargs)
         if hasattr(torch.npu, "enable_graph_mode"):
-            torch.npu.enable_graph_mode()
+            npu.enable_graph_mode()
             try:
                 method(*args, **kwargs)
             finally:
-                torch.npu.disable_graph_mode()
+                npu.disable_graph_mode()
 
     return both
 

@@ -32,7 +32,7 @@ def set_seed(seed: int | None = None) -> int:
     return seed
 
 
-class TestCase(expecttest.TestCase):
+class TestCase(expecttest.TestCase):  # type: ignore[misc]  # a package without types, or our stand-in for it
     """Sets the device of SET_NPU_DEVICE for the class and the seed of SEED before each test."""
 
     precision = 1e-5

@@ -176,7 +176,9 @@ def clip_flat_norm_(flats: Sequence[Tensor], max_norm: float, norm_type: float =
         return torch.tensor(0.0)
     kind, limit = float(norm_type), float(max_norm)
     norms = [torch.linalg.vector_norm(flat, kind).to(flats[0].device) for flat in flats]
-    total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack([one.float() for one in norms]), kind)
+    total: Tensor = (
+        norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack([one.float() for one in norms]), kind)
+    )
     factor = torch.clamp(limit / (total + 1e-6), max=1.0)
     for flat in flats:
         flat.mul_(factor.to(flat.device))

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
+
 
 def _move(value: Any) -> Any:
     """Tensors to the device, also inside tuples, lists and dicts."""
@@ -22,7 +24,7 @@ class Prefetcher:
 
     def __init__(self, loader: Iterable[Any], stream: Any = None) -> None:
         self.loader = iter(loader)
-        self.stream = torch.npu.Stream() if stream is None else stream
+        self.stream = npu.Stream() if stream is None else stream
         self.preload()
 
     def preload(self) -> None:
@@ -32,12 +34,12 @@ class Prefetcher:
             self.next_input = self.next_target = None
             return
         self.next_input, self.next_target = batch
-        with torch.npu.stream(self.stream):
+        with npu.stream(self.stream):
             self.next_input, self.next_target = _move(self.next_input), _move(self.next_target)
 
     def next(self) -> tuple[Any, Any]:
         """The batch copied before; the copy of the one after it starts."""
-        torch.npu.current_stream().wait_stream(self.stream)
+        npu.current_stream().wait_stream(self.stream)
         found = self.next_input, self.next_target
         if found[0] is not None:
             self.preload()
