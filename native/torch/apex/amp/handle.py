@@ -48,15 +48,15 @@ def scale_loss(
 
 
 def _stashes(optimizers: Any) -> list[_process_optimizer.AmpStash]:
-    found = []
-    for one in optimizers if isinstance(optimizers, list | tuple) else [optimizers]:
-        stash = getattr(one, "_amp_stash", None)
+    stashes = []
+    for optimizer in optimizers if isinstance(optimizers, list | tuple) else [optimizers]:
+        stash = getattr(optimizer, "_amp_stash", None)
         if stash is None:
             raise RuntimeError(
-                f"amp.scale_loss: this {type(one).__name__} did not go through amp.initialize; pass it there with its model"
+                f"amp.scale_loss: this {type(optimizer).__name__} did not go through amp.initialize; pass it there with its model"
             )
-        found.append(stash)
-    return found
+        stashes.append(stash)
+    return stashes
 
 
 @contextmanager
@@ -166,8 +166,8 @@ class OptimWrapper:
         """The next loss of this iteration."""
         if self._next == len(self._scalers):
             raise RuntimeError(f"scale_loss was called more than num_loss={len(self._scalers)} times before step()")
-        place, self._next = self._next, self._next + 1
-        return _scaled(loss, _stashes(self._optimizer), self._scalers[place], place, False, False)
+        loss_id, self._next = self._next, self._next + 1
+        return _scaled(loss, _stashes(self._optimizer), self._scalers[loss_id], loss_id, False, False)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, unless a loss overflowed."""

@@ -49,9 +49,9 @@ class LARC:
                 decays.append(group.get("weight_decay", 0))
                 if "weight_decay" in group:
                     group["weight_decay"] = 0
-                for one in group["params"]:
-                    if one.grad is not None:
-                        self._scale(group, one, decays[-1])
+                for param in group["params"]:
+                    if param.grad is not None:
+                        self._scale(group, param, decays[-1])
         try:
             return self.optim.step(*args, **kwargs)
         finally:

@@ -20,28 +20,30 @@ class _Properties:
     type: str = "npu"
 
 
+class _Worker:
+    """Compile workers see the device of their parent."""
+
+    @staticmethod
+    def set_device(device: int) -> None:
+        npu.set_device(device)
+
+    @staticmethod
+    def current_device() -> int:
+        return _C._get_device()
+
+    @staticmethod
+    def get_device_properties(device: Any = None) -> _Properties:
+        del device  # all devices run on the cores of the host
+        return _Properties(torch.get_num_threads())
+
+
 def npu_interface(module: ModuleType) -> type:
     """The DeviceInterface of npu, for `torch._dynamo.device_interface`."""
 
     class NpuInterface(module.DeviceInterface):  # type: ignore[misc, name-defined]
         device, Event, Stream = npu.device, npu.Event, npu.Stream
 
-        class Worker:
-            """Compile workers see the device of their parent."""
-
-            @staticmethod
-            def set_device(device: int) -> None:
-                npu.set_device(device)
-
-            @staticmethod
-            def current_device() -> int:
-                return _C._get_device()
-
-            @staticmethod
-            def get_device_properties(device: Any = None) -> _Properties:
-                del device  # all devices run on the cores of the host
-                return _Properties(torch.get_num_threads())
-
+        Worker = _Worker
         current_device = staticmethod(_C._get_device)
         set_device = staticmethod(npu.set_device)
         device_count = staticmethod(_C._get_device_count)
@@ -52,7 +54,7 @@ def npu_interface(module: ModuleType) -> type:
         get_compute_capability = staticmethod(lambda device=None: "")
         is_bf16_supported = staticmethod(npu.is_bf16_supported)
         is_triton_capable = staticmethod(lambda device=None: False)
-        get_device_properties = Worker.get_device_properties
+        get_device_properties = _Worker.get_device_properties
 
         @staticmethod
         def exchange_device(device: int) -> int:

@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from torch_npu import npu as npu_face
+from torch_npu._inductor import captured, device, flex_attention
+from torch_npu._runtime import stream_ids
+from torch_npu.npu import streams
+
 
 def _interface(module: ModuleType) -> None:
     """Dynamo: what it asks about the device."""
-    from torch_npu import npu
-    from torch_npu._inductor.device import npu_interface
-
-    interface = npu_interface(module)
+    interface = device.npu_interface(module)
     module.register_interface_for_device("npu", interface)
-    for index in range(npu.device_count()):
+    for index in range(npu_face.device_count()):
         module.register_interface_for_device(f"npu:{index}", interface)
 
 
@@ -30,12 +32,10 @@ def _codegen(module: ModuleType) -> None:
     """Inductor: who schedules kernels (the CPU's scheduler, which `module` holds) and who writes the code that calls them."""
     from torch._inductor.codegen import common
 
-    from torch_npu._inductor import device as _inductor_device
-
     common.register_backend_for_device(
-        "npu", module.CppScheduling, _inductor_device.npu_wrapper(), device_custom_pass=_inductor_device.cache_mark()
+        "npu", module.CppScheduling, device.npu_wrapper(), device_custom_pass=device.cache_mark()
     )
-    _inductor_device.register_overrides(common)
+    device.register_overrides(common)
 
 
 def _utils(module: ModuleType) -> None:
@@ -79,9 +79,7 @@ def npu(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def npugraphs(graph: Any, inputs: Any, **options: Any) -> Any:
     """The traced graph, captured and replayed."""
-    from torch_npu._inductor.captured import compile_graph
-
-    return compile_graph(graph, inputs, **options)
+    return captured.compile_graph(graph, inputs, **options)
 
 
 def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
@@ -91,22 +89,15 @@ def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def _frames(module: ModuleType) -> None:
     """Dynamo: functions of ours that run as they are, since they change a state of the thread."""
-    from torch_npu._runtime import stream_ids
-    from torch_npu.npu import streams
-
-    for one in (streams.set_stream, stream_ids.make_current):
-        module.skip_code(one.__code__)
+    for function in (streams.set_stream, stream_ids.make_current):
+        module.skip_code(function.__code__)
 
 
 def _flex(module: ModuleType) -> None:
-    from torch_npu._inductor import flex_attention
-
     flex_attention.accept(module)
 
 
 def _flex_template(module: ModuleType) -> None:
-    from torch_npu._inductor import flex_attention
-
     flex_attention.lower(module)
 
 

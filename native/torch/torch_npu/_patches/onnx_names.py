@@ -71,16 +71,16 @@ def _without_blanks(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _complete(module: ModuleType) -> None:
-    found: Any = module
-    if hasattr(found, "symbolic_registry"):
+    onnx: Any = module
+    if hasattr(onnx, "symbolic_registry"):
         return
     registry: Any = ModuleType(
         _REGISTRY, "What programs for older releases of torch call to register symbolic functions."
     )
     registry.register_op, registry.is_registered_op = register_op, is_registered_op
-    found.symbolic_registry = sys.modules[_REGISTRY] = registry
-    found.export = _exporter(found.export)
-    found._export = _old_exporter(found.export)
+    onnx.symbolic_registry = sys.modules[_REGISTRY] = registry
+    onnx.export = _exporter(onnx.export)
+    onnx._export = _old_exporter(onnx.export)
 
 
 class _Finder:
@@ -110,5 +110,5 @@ def install() -> None:
     loaded = sys.modules.get(_ONNX)
     if loaded is not None:
         _complete(loaded)
-    elif not any(isinstance(one, _Finder) for one in sys.meta_path):
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -98,7 +98,7 @@ def _open_handle(handle: bytes) -> int:
         mark, *numbers = handle.decode().split(":")
         if mark != _HANDLE:
             raise ValueError(f"it does not begin with {_HANDLE}")
-        pid, number, inode = (int(one) for one in numbers)
+        pid, number, inode = (int(text) for text in numbers)
         descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
         if os.fstat(descriptor).st_ino != inode:
             os.close(descriptor)

@@ -59,8 +59,8 @@ def _switch(index: int) -> None:
 def synchronize(device: int | str | torch.device | None = None) -> None:
     """Wait for the device. Work is over when a call returns, so there is nothing to wait for."""
     known_index(device)
-    for one in ids.listeners:
-        one.host_waits(None)
+    for listener in ids.listeners:
+        listener.host_waits(None)
 
 
 class device:

@@ -155,7 +155,7 @@ class _Matmul(_Hf32):
     def cube_math_type(self, value: CubeMathType | int) -> None:
         if isinstance(value, bool) or value not in list(CubeMathType):
             raise ValueError(
-                f"cube_math_type should be in {[int(one) for one in CubeMathType]} but got {value!r}"
+                f"cube_math_type should be in {[int(kind) for kind in CubeMathType]} but got {value!r}"
                 + pta_error(ErrCode.VALUE)
             )
         self._cube = CubeMathType(value)

@@ -52,8 +52,8 @@ class Stream(torch.Stream):
     def synchronize(self) -> None:
         """Wait until all work is done."""
         super().synchronize()
-        for one in ids.listeners:
-            one.host_waits(self)
+        for listener in ids.listeners:
+            listener.host_waits(self)
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
         """Mark the stream as one that prepares data. The mark is kept; the host needs no such hint."""
@@ -109,8 +109,8 @@ class ExternalStream(Stream):
     def __new__(cls, stream_ptr: int = 0, device: Any = None, **known: int) -> Self:
         if known:
             return super().__new__(cls, **known)
-        found = next((one for one, handle in _external_handles.items() if handle == stream_ptr), None)
-        stream_id = found or ids.EXTERNAL | next(_external_numbers)
+        known_id = next((number for number, handle in _external_handles.items() if handle == stream_ptr), None)
+        stream_id = known_id or ids.EXTERNAL | next(_external_numbers)
         _external_handles[stream_id] = int(stream_ptr)
         return super().__new__(cls, stream_id=stream_id, device_index=known_index(device), device_type=ids.NPU_TYPE)
 
@@ -158,21 +158,21 @@ class Event(torch.Event):
         """Record the moment in a stream, the current one if none is given."""
         target = self._checked(stream, "record")
         super().record(target)
-        for one in ids.listeners:
-            one.recorded(self, target)
+        for listener in ids.listeners:
+            listener.recorded(self, target)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
         """Let later work of a stream wait for this."""
         target = self._checked(stream, "wait")
         super().wait(target)
-        for one in ids.listeners:
-            one.waits(self, target)
+        for listener in ids.listeners:
+            listener.waits(self, target)
 
     def synchronize(self) -> None:
         """Wait until the event has happened."""
         super().synchronize()
-        for one in ids.listeners:
-            one.host_waits(self)
+        for listener in ids.listeners:
+            listener.host_waits(self)
 
     @staticmethod
     def _checked(stream: torch.Stream | None, what: str) -> torch.Stream:
@@ -217,9 +217,9 @@ class Event(torch.Event):
         """The event of another process. What it marks is over, since work ends before a call returns: so is this event."""
         if len(handle) != _HANDLE.size or _HANDLE.unpack(handle)[0] != _MARK:
             raise RuntimeError("this is no handle of Event.ipc_handle()" + pta_error(ErrCode.PARAM))
-        made = cls(interprocess=True)
-        made.record(current_stream(device))
-        return made
+        event = cls(interprocess=True)
+        event.record(current_stream(device))
+        return event
 
     def __repr__(self) -> str:
         name = f"torch_npu.npu.{type(self).__name__}"

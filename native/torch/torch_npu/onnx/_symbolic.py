@@ -38,10 +38,10 @@ def symbolic(name: str, node: str) -> Callable[..., Any]:
         while inputs and symbolic_helper._is_none(inputs[-1]):
             inputs.pop()
         count = g.original_node.outputsSize()
-        made = g.op(f"npu::{node}", *inputs, **attributes, outputs=count)
-        results = [made] if count == 1 else list(made)
+        node_outputs = g.op(f"npu::{node}", *inputs, **attributes, outputs=count)
+        results = [node_outputs] if count == 1 else list(node_outputs)
         _give_types(results, list(g.original_node.outputs()), inputs)
-        return made
+        return node_outputs
 
     build.__name__ = f"symbolic_{name}"
     return build
@@ -72,7 +72,7 @@ def _attribute(name: str, argument: str, declared: str, value: Any) -> dict[str,
 
 def _give_types(results: list[Any], traced: list[Any], inputs: list[Any]) -> None:
     """Results get the types that tracing saw: with their sizes where the sizes of the inputs are fixed, else with their rank."""
-    fixed = all(one.isCompleteTensor() for one in inputs if not symbolic_helper._is_none(one))
+    fixed = all(value.isCompleteTensor() for value in inputs if not symbolic_helper._is_none(value))
     for result, seen in zip(results, traced, strict=True):
         kind = seen.type()
         if kind.kind() != "TensorType" or kind.sizes() is None:

@@ -46,10 +46,10 @@ def update_skip_list(entries: Mapping[str, Any] | str | Path | None = None) -> N
 
 def get_decorators(self: Any, test_class: str, test_name: str, device: str, dtype: Any, param_kwargs: Any) -> list[Any]:
     """The decorators of an OpInfo for one test; on npu with a skip for what is in the list."""
-    found = list(_torch_get_decorators()(self, test_class, test_name, device, dtype, param_kwargs))
+    decorators = list(_torch_get_decorators()(self, test_class, test_name, device, dtype, param_kwargs))
     if str(device).partition(":")[0] in ("npu", "privateuse1") and self.name in SKIP_LIST:
-        found.append(unittest.skip(SKIP_LIST[self.name]))
-    return found
+        decorators.append(unittest.skip(SKIP_LIST[self.name]))
+    return decorators
 
 
 @functools.cache

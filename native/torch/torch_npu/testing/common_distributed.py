@@ -99,7 +99,8 @@ def with_comms(eager_init: Any = False, backend: str | None = None) -> Any:
                 return _skip(self, TEST_SKIPS["backend"])
             from torch.testing._internal.distributed._tensor.common_dtensor import with_comms as around
 
-            return around(eager_init, backend)(method)(self, *args, **kwargs)
+            start: Any = around(eager_init, backend)  # torch gives the decorated test where there is no method yet
+            return start(method)(self, *args, **kwargs)
 
         return test
 

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from torch_npu import _environment, npu
+from torch_npu import npu
 from torch_npu.npu import utils as npu_utils
+from torch_npu.testing._device import get_npu_device as get_npu_device
+from torch_npu.testing._device import set_npu_device as set_npu_device
 
 _LEAVE = (-1, 2)  # the formats that a fresh tensor has anyway, or that ask for nothing
 _BROADCASTS = (
@@ -29,16 +31,6 @@ _BROADCASTS = (
 )
 _BY_NAME = (("Ascend910_", 12), ("Ascend950", 9))  # families that are told apart by more, or fewer, characters
 _NAME_LENGTH = 10
-
-
-def get_npu_device() -> str:
-    """The device that tests run on: SET_NPU_DEVICE, else npu:0."""
-    return _environment.text("SET_NPU_DEVICE", "npu:0")
-
-
-def set_npu_device(device: Any = None) -> None:
-    """Make it, or another one, the current device."""
-    npu.set_device(get_npu_device() if device is None else device)
 
 
 def _torch_dtype(dtype: Any) -> torch.dtype:
@@ -154,9 +146,9 @@ class _SkipUnless:
         raise NotImplementedError("a skip needs reason()")
 
     def check(self) -> None:
-        found = self.reason()
-        if found is not None:
-            raise unittest.SkipTest(found)
+        reason = self.reason()
+        if reason is not None:
+            raise unittest.SkipTest(reason)
 
     def __call__(self, target: Any) -> Any:
         if not isinstance(target, type):
@@ -218,7 +210,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("TestCase", "run_tests"):
-        from torch_npu.testing import testcase
+        from torch_npu.testing import testcase  # only where a file asks for it: it seeds and reads options
 
         return getattr(testcase, name)
     from torch.testing._internal import common_utils

@@ -13,10 +13,10 @@ from torch_npu import npu
 def _move(value: Any) -> Any:
     """Tensors to the device, also inside tuples, lists and dicts."""
     if isinstance(value, torch.Tensor):
-        return value.npu(non_blocking=True)
+        return value.npu(non_blocking=True)  # type: ignore[attr-defined]  # torch_npu makes the method
     if isinstance(value, dict):
-        return {key: _move(one) for key, one in value.items()}
-    return type(value)(_move(one) for one in value) if isinstance(value, list | tuple) else value
+        return {key: _move(element) for key, element in value.items()}
+    return type(value)(_move(element) for element in value) if isinstance(value, list | tuple) else value
 
 
 class Prefetcher:
@@ -40,7 +40,7 @@ class Prefetcher:
     def next(self) -> tuple[Any, Any]:
         """The batch copied before; the copy of the one after it starts."""
         npu.current_stream().wait_stream(self.stream)
-        found = self.next_input, self.next_target
-        if found[0] is not None:
+        batch = self.next_input, self.next_target
+        if batch[0] is not None:
             self.preload()
-        return found
+        return batch
