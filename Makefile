@@ -9,12 +9,13 @@ MEDIA  := $(VENV)/.installed-media
 OCR    := $(VENV)/.installed-ocr
 TORCH  := $(VENV)/.installed-torch
 
-.PHONY: help setup demo test test-all check bench docs clean
+.PHONY: help setup demo test test-all check format bench docs clean
 help:
 	@echo "make demo      see it work (seconds; no compiler, no torch)"
 	@echo "make test      check and test everything quick enough for every commit"
 	@echo "make test-all  the same with the long tail"
 	@echo "make check     lint, types, import contract, generated files"
+	@echo "make format    write what check would complain about"
 	@echo "make bench     measure against the peers in the same run"
 	@echo "make docs      write the generated tables, stubs and pages"
 	@echo "make setup     only create .venv and install"
@@ -37,7 +38,7 @@ $(STAMP): pyproject.toml Makefile | $(PY)
 	@touch $@ $(LIGHT) $(MEDIA)
 
 # torch first, by this exact version, then what is built against it; the other order would bring a build with CUDA.
-$(TORCH): $(wildcard native/torch/csrc/*) native/torch/setup.py native/torch/pyproject.toml | $(STAMP)
+$(TORCH): $(wildcard native/torch/csrc/*/*) native/torch/setup.py native/torch/pyproject.toml | $(STAMP)
 	@scripts/system_packages.sh g++:g++
 	$(PY) -m pip install -q --disable-pip-version-check torch==2.13.0 setuptools ninja
 	$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e native/torch
@@ -58,12 +59,20 @@ $(OCR): | $(MEDIA)
 demo: $(OCR)
 	@$(PY) examples/ocr_pipeline.py
 
+CPP := $(wildcard native/torch/csrc/*/*.cpp native/torch/csrc/*/*.h)
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(PY) scripts/generate.py --check
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix -q .
+	$(BIN)/ruff format -q .
+	$(BIN)/clang-format -i $(CPP)
 
 # The tests of torch run in a process of their own: torch keeps device memory that other tests would sweep away.
 test: check $(TORCH)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.torch import models  # noqa: E402
+from tests.torch import networks  # noqa: E402
 
 THREADS = 2
 _PEAK = r"""
@@ -48,7 +48,7 @@ def _step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Callable[[], None]:
 
     def run() -> None:
         optimizer.zero_grad()
-        models.loss_of(model(inputs), targets).backward()
+        networks.loss_of(model(inputs), targets).backward()
         optimizer.step()
 
     return run
@@ -74,16 +74,16 @@ def _compare(name: str, npu: Callable[[], None], cpu: Callable[[], None], rounds
 
 def _models() -> list[Result]:
     torch.manual_seed(0)
-    resnet, bert = models.resnet50(), models.bert_base()
+    resnet, bert = networks.resnet50(), networks.bert_base()
     rows = []
     pairs = [(copy.deepcopy(resnet).npu(), resnet), (copy.deepcopy(bert).npu(), bert)]
-    batch = models.pictures(16, 224, 1000)()
+    batch = networks.pictures(16, 224, 1000)()
     rows.append(_compare("ResNet-50 training step, batch 16", *(_step(one, batch) for one in pairs[0]), rounds=5))
     for count in (1, 8):
         images = batch[0][:count]
         both = (_infer(one.eval(), images) for one in pairs[0])
         rows.append(_compare(f"ResNet-50 inference, batch {count}", *both, rounds=15 if count == 1 else 9))
-    sentences = models.words(8, 128, 30522, 2)()
+    sentences = networks.words(8, 128, 30522, 2)()
     rows.append(_compare("BERT-base training step, 8 x 128", *(_step(one, sentences) for one in pairs[1]), rounds=5))
     return rows
 

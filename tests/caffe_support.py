@@ -10,8 +10,8 @@ import numpy as np
 
 from softnpu import ops
 from softnpu.compiler.frontends.caffe import read
-from softnpu.compiler.infer import encode_model, infer_node
-from softnpu.compiler.lower import lower, site_of
+from softnpu.compiler.lowering.infer import encode_model, infer_node
+from softnpu.compiler.lowering.lower import lower, site_of
 from softnpu.graph.ir import Constant, Graph, Node, Output
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 from softnpu.graph.wire import Message, encode

@@ -11,9 +11,19 @@ os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch would load the packag
 
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-SOURCES = sorted(str(path) for path in Path("csrc").glob("*.cpp"))
+OPTIONS = ["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra"]
+if os.environ.get("CI"):  # a newer compiler may warn of more; that must not stop somebody's installation
+    OPTIONS.append("-Werror")
 
-setup(
-    ext_modules=[CppExtension("torch_npu._C", SOURCES, extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"])],
-    cmdclass={"build_ext": BuildExtension},
-)
+
+def extension() -> CppExtension:
+    """The module; torch's headers are a system's headers, so that warnings are about our code alone."""
+    sources = sorted(str(path) for path in Path("csrc").rglob("*.cpp"))
+    module = CppExtension("torch_npu._C", sources)
+    system = [word for folder in module.include_dirs for word in ("-isystem", folder)]
+    module.include_dirs = [str(Path("csrc").resolve())]
+    module.extra_compile_args = {"cxx": [*OPTIONS, *system]}
+    return module
+
+
+setup(ext_modules=[extension()], cmdclass={"build_ext": BuildExtension})

@@ -1,4 +1,4 @@
-"""How the binding takes arguments: each kind of a row is a converter, with the binding's own complaints."""
+"""How the binding takes arguments: each kind of a row is a converter, with the binding's own complaints; a handle an object."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from softnpu.base.errors import Raise
 from softnpu.base.log import WARNING, log
+from softnpu.runtime.process import SURVIVES_FINALIZE, process
 
 M64 = (1 << 64) - 1
 _M32 = (1 << 32) - 1
@@ -126,20 +127,20 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 def _list_of(kind: str, position: int) -> Callable[[Any], list[Any]]:
     inner = kind[5:-1] if kind.startswith("list[") else "object"
     item = _list_of(inner, position) if inner.startswith("list") else _SCALARS.get(inner, _u64)
-    words = {"i64": "int", "u64": "int", "i32": "int", "u32": "int", "f64": "float", "f32": "float", "str": "str"}
-    word = words.get(inner, "int" if inner not in _SCALARS else inner)
+    types = {"i64": "int", "u64": "int", "i32": "int", "u32": "int", "f64": "float", "f32": "float", "str": "str"}
+    type_ = types.get(inner, "int" if inner not in _SCALARS else inner)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            if inner in words and type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+            if inner in types and type(value).__module__ == "numpy" and hasattr(value, "tolist"):
                 log().write(WARNING, "an ndarray was given where a list is expected; this is deprecated", "ASCENDCL")
                 value = value.tolist()
             if not isinstance(value, list):
                 raise Raise(TypeError(f"argument {position} is not list"))
         try:
-            return [item(one) for one in list(value)]
+            return [item(element) for element in list(value)]
         except (TypeError, ValueError, OverflowError):
-            raise Raise(TypeError(f"the list argument is not list of {word}")) from None
+            raise Raise(TypeError(f"the list argument is not list of {type_}")) from None
 
     return convert
 
@@ -154,3 +155,28 @@ def converter(kind: str, position: int) -> Callable[[Any], Any]:
 def is_handle(kind: str) -> bool:
     """Whether a kind names a handle."""
     return kind not in _SCALARS and not kind.startswith("list")
+
+
+def _stream(handle: int) -> Any:
+    return process().stream(handle)
+
+
+def resolver(kind: str) -> Callable[[int], Any]:
+    """How a handle of this kind becomes its object: `stream` takes 0 as the default stream, `x?` takes 0 as None."""
+    if kind == "stream":
+        return _stream
+    if kind.endswith("?"):
+        plain = kind[:-1]
+        return lambda handle: process().handles.get(plain, handle) if handle else None
+    name = kind.rstrip("!")
+
+    def resolve(handle: int) -> Any:
+        owner = process()
+        value = owner.handles.peek(name, handle)
+        if value is None:
+            if handle and name not in SURVIVES_FINALIZE:
+                owner.need_start()
+            raise owner.handles.error(name, handle)
+        return value
+
+    return resolve

@@ -1,51 +1,31 @@
 """The one boundary of the face `acl`: arguments → checked values, handles → objects, exceptions → codes, tracing.
 
-Every public function is built from its row in `spec/` when it is first asked for. A row with a body (a function of the
-same name in `acl/_bodies/`) calls it; a row without one answers the documented not-supported code in its documented
-return shape. How a call looks to the program (positional only, texts of TypeErrors, wrapping of integers) is the
-binding's, section 1 of the reference.
+Every public function is built from its row in `spec/` when it is first asked for. A row that names the file of its body
+(a function of the same name in `acl/_bodies/`) calls it; a row without one answers the documented not-supported code in its
+documented return shape. How a call looks to the program (positional only, texts of TypeErrors, wrapping of integers) is
+the binding's.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
-from acl._arguments import M64, converter, is_handle
+from acl._arguments import M64, converter, is_handle, resolver
+from acl._rows import Row, body_of, face_of
 from softnpu.base import callsite
 from softnpu.base.errors import HIMPI_MODULES, NpuError, Raise, as_himpi, codes, himpi_code
 from softnpu.base.log import DEBUG, ERROR, log
 from softnpu.base.recent import recent
 from softnpu.base.trace import Span, bus
-from softnpu.runtime.process import SURVIVES_FINALIZE, process
+from softnpu.runtime.process import process
 
 FACES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
 
-# Which files of `acl/_bodies/` hold the bodies of a module.
-BODIES: dict[str, tuple[str, ...]] = {
-    "acl": ("core", "tensor_desc", "data_buffer"),
-    "acl.rt": ("device", "context", "stream", "event", "callback", "memory", "copy", "sharing", "limits"),
-    "acl.util": ("util",),
-    "acl.op": ("op",),
-    "acl.blas": ("blas",),
-    "acl.media": (
-        "media_memory",
-        "media_desc",
-        "media_channel",
-        "media_vpc",
-        "media_image",
-        "media_vdec",
-        "media_venc",
-    ),
-    "acl.himpi": ("himpi_sys", "himpi_vpc", "himpi_pngd", "himpi_vdec", "himpi_venc"),
-    "acl.mdl": ("dataset", "model", "model_desc", "aipp", "model_aipp", "dump"),
-}
 # Spellings of the guide that the binding does not have: programs typed from it run, `dir()` does not show them.
 MISSPELT = {
     ("acl.mdl", "set_aipp_rbuw_swap_switch"): "set_aipp_rbuv_swap_switch",
@@ -60,34 +40,6 @@ _NORMAL = frozenset({codes.RT_REPORT_TIMEOUT, codes.RT_THREAD_SUBSCRIBE}) | {
 _HIMPI_NOT_SUPPORT = 0x08
 # Functions that leave a wrong number of arguments to CPython's own complaint.
 _CPYTHONS_WORDS = frozenset({"acl.util.start_thread", "acl.op.register_compile_func"})
-
-
-# ---- handles ---------------------------------------------------------------------------------------------------------
-
-
-def _stream(handle: int) -> Any:
-    return process().stream(handle)
-
-
-def resolver(kind: str) -> Callable[[int], Any]:
-    """How a handle of this kind becomes its object: `stream` takes 0 as the default stream, `x?` takes 0 as None."""
-    if kind == "stream":
-        return _stream
-    if kind.endswith("?"):
-        plain = kind[:-1]
-        return lambda handle: process().handles.get(plain, handle) if handle else None
-    word = kind.rstrip("!")
-
-    def resolve(handle: int) -> Any:
-        owner = process()
-        found = owner.handles.peek(word, handle)
-        if found is None:
-            if handle and word not in SURVIVES_FINALIZE:
-                owner.need_start()
-            raise owner.handles.error(word, handle)
-        return found
-
-    return resolve
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------
@@ -239,113 +191,63 @@ def _take_lines(arguments: list[tuple[str, str]], optional: int) -> list[str]:
     return lines
 
 
-def _missing(label: str, row: tuple[Any, ...]) -> Callable[..., Any]:
+def _missing(label: str, row: Row) -> Callable[..., Any]:
     """The body of a function that is declared but not there yet."""
-    module = row[4]
-    code = codes.API_NOT_SUPPORT
-    if module:
-        code = himpi_code(module, _HIMPI_NOT_SUPPORT)
+    code = himpi_code(row.mod, _HIMPI_NOT_SUPPORT) if row.mod else codes.API_NOT_SUPPORT
 
     def body(*_args: Any) -> Any:
         raise NpuError(
             code,
-            f"{label} is declared but not implemented in this version of softnpu (manual section: {row[2]})",
+            f"{label} is declared but not implemented in this version of softnpu (manual section: {row.section})",
             "the pages under docs/support list what is implemented",
         )
 
     return body
 
 
-def arguments_of(text: str) -> list[tuple[str, str]]:
-    """`"size: u64, policy: i32"` as pairs."""
-    pairs = [part.split(":") for part in text.split(",") if part.strip()]
-    return [(name.strip(), kind.strip()) for name, kind in pairs]
+def _call_and_result(shape: Shape, count: int) -> tuple[str, str]:
+    """The line that calls the body, and what the function returns afterwards."""
+    call = f"body({', '.join(f'a{i}' for i in range(count))})"
+    if shape.text == "none":
+        return call, "None"
+    if not shape.failures:
+        return call, "0"
+    result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
+    return f"value = {call}", result
 
 
-def build(module: str, name: str, row: tuple[Any, ...], body: Callable[..., Any] | None) -> Callable[..., Any]:
+def build(module: str, name: str, row: Row, body: Callable[..., Any] | None) -> Callable[..., Any]:
     """The public function of a row."""
     label = f"{module}.{name}"
-    arguments = arguments_of(row[0])
-    shape = Shape(row[1])
+    arguments = row.arguments
+    shape = Shape(row.returns)
     space: dict[str, Any] = {
         "bus": bus, "traced": _traced, "label": label, "Raise": Raise, "NpuError": NpuError, "report": report,
         "shape": shape, "internal": _internal, "from_outside": callsite.from_outside, "complain": _complain, "arguments": arguments, "MISSING": object(),
         "body": body or _missing(label, row),
     }  # fmt: skip
-    if row[4]:
-        space["report"] = lambda name, form, error: report(name, form, as_himpi(error, row[4]))
+    if row.mod:
+        space["report"] = lambda label, shape, error: report(label, shape, as_himpi(error, row.mod))
     resolve = []
     for index, (_, kind) in enumerate(arguments):
         space[f"convert{index}"] = converter(kind, index)
         if is_handle(kind) and body is not None and not getattr(body, "raw_handles", False):
             space[f"resolve{index}"] = resolver(kind)
             resolve.append(f"        a{index} = resolve{index}(a{index})\n")
-    call = f"body({', '.join(f'a{i}' for i in range(len(arguments)))})"
-    if shape.text == "none":
-        result = "None"
-    elif not shape.failures:
-        result = "0"
-    else:
-        call = "value = " + call
-        result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
-    take = "".join(f"        {line}\n" for line in _take_lines(arguments, row[3])).rstrip("\n")
+    take = "".join(f"        {line}\n" for line in _take_lines(arguments, row.optional)).rstrip("\n")
+    call, result = _call_and_result(shape, len(arguments))
 
     def define(trace: str) -> Callable[..., Any]:
         source = _TEMPLATE.format(name=name, trace=trace, take=take, resolve="".join(resolve), call=call, result=result)
         exec(compile(source, f"<softnpu boundary {label}>", "exec"), space)
-        made: Callable[..., Any] = space[name]
-        return made
+        function: Callable[..., Any] = space[name]
+        return function
 
     space["untraced"] = functools.cache(lambda: define(""))  # made when a call is traced for the first time
     function = define(_TRACE)
     function.__module__ = module
-    function.__doc__ = (
-        f"{name}({', '.join(n for n, _ in arguments)}) -> {row[1]}\n\n{row[5]}\nManual section: {row[2]}."
-    )
-    return function
-
-
-def raw(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a body that looks up its handles itself."""
-    function.raw_handles = True  # type: ignore[attr-defined]
-    return function
-
-
-@functools.cache
-def _load(module: str) -> tuple[dict[str, tuple[Any, ...]], list[ModuleType], dict[str, Any]]:
-    """Rows, files of bodies and namespace of a face module.
-
-    All at once, with the first function asked for: destructors call others for the first time while the interpreter ends,
-    when nothing can be imported any more.
-    """
-    rows = importlib.import_module(f"softnpu.spec.tables.api_{module.rpartition('.')[2]}").ROWS
-    parts = [importlib.import_module(f"acl._bodies.{part}") for part in BODIES.get(module, ())]
-    return rows, parts, vars(importlib.import_module(module))
-
-
-def rows_of(module: str) -> dict[str, tuple[Any, ...]]:
-    """The rows of a face module: name → (args, returns, section, optional, mod, doc)."""
-    return _load(module)[0]
-
-
-def body_of(module: str, name: str) -> Callable[..., Any] | None:
-    """The body of a function, or None while it has none."""
-    for part in _load(module)[1]:
-        found: Callable[..., Any] | None = getattr(part, name, None)
-        if found is not None and getattr(found, "__module__", "") == part.__name__:
-            return found
-    return None
-
-
-def implemented(module: str, name: str) -> bool:
-    """Whether a function does what it is for (and not only refuses, as those of hardware that no chip row has)."""
-    body = body_of(module, name)
-    return body is not None and not getattr(body, "refuses", False)
-
-
-def refuses(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a body that only answers why the thing cannot be done."""
-    function.refuses = True  # type: ignore[attr-defined]
+    names = ", ".join(argument for argument, _ in arguments)
+    function.__doc__ = f"{name}({names}) -> {row.returns}\n\n{row.doc}\nManual section: {row.section}."
     return function
 
 
@@ -353,16 +255,17 @@ def attribute(module: str, name: str) -> Any:
     """A function of a face module, built now and kept in the module for the next time."""
     if (module, name) in MISSPELT:
         return attribute(module, MISSPELT[module, name])
-    row = rows_of(module).get(name)
+    face = face_of(module)
+    row = face.rows.get(name)
     if row is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     function = build(module, name, row, body_of(module, name))
-    _load(module)[2][name] = function
+    face.namespace[name] = function
     return function
 
 
 def listing(module: str) -> list[str]:
     """What `dir()` of a face module shows: its functions, and the submodules of `acl`."""
     submodules = FACES if module == "acl" else ()
-    rows, _, space = _load(module)
-    return sorted({*rows, *submodules, *(key for key in tuple(space) if key.startswith("__"))})
+    face = face_of(module)
+    return sorted({*face.rows, *submodules, *(key for key in tuple(face.namespace) if key.startswith("__"))})

@@ -56,7 +56,7 @@ from dataflow.utils.utils import (
 )
 
 if TYPE_CHECKING:
-    from softnpu.flow.npu_model import npu_model as npu_model
+    from softnpu.flow.drawing.npu_model import npu_model as npu_model
 
 __all__ = [
     "DT_BOOL",
@@ -103,7 +103,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "npu_model":  # it looks for torch when it is used
-        from softnpu.flow.npu_model import npu_model
+        from softnpu.flow.drawing.npu_model import npu_model
 
         globals()["npu_model"] = npu_model
         return npu_model

@@ -1,6 +1,6 @@
 """Element types; BF16 is here and not in `dataflow` itself."""
 
-from softnpu.flow.dtypes import (
+from softnpu.flow.values.dtypes import (
     DT_BF16,
     DT_BOOL,
     DT_DOUBLE,

@@ -1,12 +1,18 @@
 """Everything that graphs are built with."""
 
-from softnpu.flow.control import finalize, init
-from softnpu.flow.control import state as _state
-from softnpu.flow.graph import FlowGraph
-from softnpu.flow.info import FlowFlag, FlowInfo
-from softnpu.flow.nodes import CountBatch, FlowData, FlowNode, FlowOutput, TimeBatch
-from softnpu.flow.points import FlowGraphProcessPoint, Framework, FuncProcessPoint, GraphProcessPoint, ProcessPoint
-from softnpu.flow.tensor import Tensor, TensorDesc, alloc_tensor
+from softnpu.flow.application.control import finalize, init
+from softnpu.flow.application.control import state as _state
+from softnpu.flow.application.graph import FlowGraph
+from softnpu.flow.application.info import FlowFlag, FlowInfo
+from softnpu.flow.drawing.nodes import CountBatch, FlowData, FlowNode, FlowOutput, TimeBatch
+from softnpu.flow.drawing.points import (
+    FlowGraphProcessPoint,
+    Framework,
+    FuncProcessPoint,
+    GraphProcessPoint,
+)
+from softnpu.flow.drawing.process_point import ProcessPoint
+from softnpu.flow.values.tensor import Tensor, TensorDesc, alloc_tensor
 
 __all__ = [
     "CountBatch",

@@ -10,7 +10,7 @@ from softnpu.flow.codes import (
     SUBHEALTHY,
     SUCCESS,
 )
-from softnpu.flow.tensor import Tensor
+from softnpu.flow.values.tensor import Tensor
 
 __all__ = [
     "DATATYPE_INVALID",

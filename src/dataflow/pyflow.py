@@ -1,5 +1,5 @@
 """The decorators of plain functions and classes."""
 
-from softnpu.flow.decorate import method, pyflow
+from softnpu.flow.drawing.decorate import method, pyflow
 
 __all__ = ["method", "pyflow"]

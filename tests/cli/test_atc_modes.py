@@ -22,13 +22,13 @@ import acl
 from softnpu.base import log as plog
 from softnpu.cli import atc
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.option_rows import ROWS
+from softnpu.compiler.options.rows import ROWS
 from softnpu.graph import container
 from softnpu.graph.model_def import MODEL
 from softnpu.graph.wire import encode
+from tests.paths import SOURCE
 from tests.support import ok
 
-SOURCE = Path(atc.__file__).parents[2]
 BLOCK = re.compile(r"(E[A-Z0-9]+): \[PID: (\d+)\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3} (.*)")
 LINE = ["--model=m.onnx", "--framework=5", "--output=out", "--soc_version=Ascend310P3"]
 

@@ -21,13 +21,14 @@ from rich.console import Console
 
 import softnpu
 from softnpu.base.errors import NpuError
-from softnpu.cli import _smi_collect, _smi_watch, npu_smi
-from softnpu.cli._smi_collect import Snapshot, collect, sample
-from softnpu.cli._smi_render import render_csv, render_json, render_table, render_watch
+from softnpu.cli import npu_smi
+from softnpu.cli.smi import collect as collecting
+from softnpu.cli.smi import watch
+from softnpu.cli.smi.collect import Snapshot, collect, sample
+from softnpu.cli.smi.render import render_csv, render_json, render_table, render_watch
 from softnpu.runtime.board import Board, DeviceUse, ProcessUse
 from softnpu.runtime.device import DeviceInfo, Soc
-
-SOURCE = Path(npu_smi.__file__).parents[2]
+from tests.paths import SOURCE
 
 # Chip rows of the tests, after the samples in the reference (tools.md 1.3 to 1.5) and not after spec/.
 CHIPS: dict[str, dict[str, Any]] = {
@@ -74,7 +75,7 @@ def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[DeviceInfo]
     """The machine that the command sees: two 910B4, nobody on them."""
     here = machine()
     monkeypatch.setattr(npu_smi, "inventory", lambda: here)
-    monkeypatch.setattr(_smi_collect, "SAMPLE_S", 0.01)
+    monkeypatch.setattr(collecting, "SAMPLE_S", 0.01)
     monkeypatch.setenv("SOFTNPU_RUNTIME_DIR", str(tmp_path))
     return here
 
@@ -236,11 +237,11 @@ def test_load_of_several_processes_adds_up() -> None:
 
 def test_a_sample_is_waited_for_only_where_somebody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
-    monkeypatch.setattr("softnpu.cli._smi_collect.time.sleep", naps.append)
+    monkeypatch.setattr("softnpu.cli.smi.collect.time.sleep", naps.append)
     sample(machine(), list)
     assert naps == []
     sample(machine(), lambda: [process()])
-    assert naps == [_smi_collect.SAMPLE_S]
+    assert naps == [collecting.SAMPLE_S]
 
 
 def test_load_of_a_running_process_is_seen(board: Board, capsys: pytest.CaptureFixture[str]) -> None:
@@ -481,7 +482,7 @@ def test_plain_watch(board: Board, monkeypatch: Any, capsys: pytest.CaptureFixtu
     status, out, _ = run(capsys, "info", "watch", "--count", "2", "-d", "3")
     lines = out.splitlines()
     assert status == 0 and len(lines) == 5
-    assert naps == [_smi_collect.SAMPLE_S, 3]
+    assert naps == [collecting.SAMPLE_S, 3]
     assert lines[0] == (
         "NpuID(Idx)  ChipId(Idx) Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   Ctrl Cpu(%) Memory(%)   "
         "Memory BW(%)   NPU Util(%)    AI Cube(%)"
@@ -521,7 +522,7 @@ def test_processes_once_unless_a_period_is_given(
     lines = run(capsys, "info", "proc")[1].splitlines()
     assert [line.split()[:4] for line in lines[1:]] == [["1", "0", str(os.getpid()), "3072"]]
     run(capsys, "info", "proc", "-d", "5", "--count", "2")
-    assert naps == [_smi_collect.SAMPLE_S, _smi_collect.SAMPLE_S, 5]
+    assert naps == [collecting.SAMPLE_S, collecting.SAMPLE_S, 5]
     assert len(run(capsys, "info", "proc", "-i", "0")[1].splitlines()) == 1
 
 
@@ -586,12 +587,12 @@ def test_every_listed_query_field_works(devices: list[DeviceInfo], capsys: pytes
 def test_live_view_shows_devices_and_processes() -> None:
     first = collect(machine(), [process(mb=30000, name="[red]:smile:")], now=0)
     second = collect(machine(), [process(mb=30000, busy=95, name="[red]:smile:")], first, now=100)
-    history: _smi_watch.History = {}
+    history: watch.History = {}
     for snapshot in (first, second):
-        _smi_watch.remember(history, snapshot)
+        watch.remember(history, snapshot)
     console = Console(file=io.StringIO(), width=110, force_terminal=True, _environ={})
     with console.capture() as capture:
-        console.print(_smi_watch.view(second, history, console))
+        console.print(watch.view(second, history, console))
     text = capture.get()
     assert "30000/32768" in text and "95%" in text and "4242" in text
     assert "[red]:smile:" in text, "a process name is not markup"
@@ -601,9 +602,9 @@ def test_live_view_shows_devices_and_processes() -> None:
 def test_bars_and_sparks() -> None:
     from collections import deque
 
-    assert [_smi_watch.bar(part, 4) for part in (0, 1, 50, 100)] == ["░░░░", "█░░░", "██░░", "████"]
-    assert _smi_watch.spark(deque([0, 50, 100]), 2) == "▅█"
-    assert (_smi_watch.bar(50, 4, unicode=False), _smi_watch.spark(deque([0, 100]), 9, unicode=False)) == ("##..", " #")
+    assert [watch.bar(part, 4) for part in (0, 1, 50, 100)] == ["░░░░", "█░░░", "██░░", "████"]
+    assert watch.spark(deque([0, 50, 100]), 2) == "▅█"
+    assert (watch.bar(50, 4, unicode=False), watch.spark(deque([0, 100]), 9, unicode=False)) == ("##..", " #")
 
 
 def test_live_view_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import softnpu
 from softnpu.cli import atc
-from softnpu.cli._run_compare import difference
-from softnpu.cli._run_inputs import Wanted, find_sets, make, read
-from softnpu.cli._run_options import Refusal, counts, named_dims, numbers
-from softnpu.cli._run_report import summary
+from softnpu.cli.run.compare import difference
+from softnpu.cli.run.inputs import Wanted, find_sets, make, read
+from softnpu.cli.run.options import Refusal, counts, named_dims, numbers
+from softnpu.cli.run.report import summary
 from softnpu.cli.softnpu import main
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -11,10 +11,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH
-from softnpu.flow import codec
 from softnpu.flow.body import Place, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec
+from softnpu.flow.values import codec
 from softnpu.graph.wire import encode
 
 Array = np.ndarray[Any, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
-import runpy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from generators import onnx_suite
 from onnx import numpy_helper
 
 from tests.models.support import Array, Client, assert_same, convert, reference, run_once, session
 
 KNOWN = Path(__file__).with_name("onnx_suite_known.txt")
-SCRIPT = Path(__file__).parents[2] / "scripts" / "generate_onnx_suite.py"
 STRINGS = "is a tensor of strings"  # what no offline model takes, whatever onnxruntime does with it
 SHARE = 0.97  # of the cases that onnxruntime passes
 NEWEST_IR = 11  # released versions of onnxruntime refuse newer files, whatever is in them
@@ -37,8 +36,7 @@ class Score:
 
 def read_known() -> tuple[dict[str, str], dict[str, str]]:
     """The numbers of the last run and the reasons of the cases that fail, read as the support page reads them."""
-    head, reasons = runpy.run_path(str(SCRIPT))["known"]()
-    return head, reasons
+    return onnx_suite.known()
 
 
 def versions() -> str:

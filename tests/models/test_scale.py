@@ -19,8 +19,8 @@ from onnx import TensorProto, helper
 
 from tests.models.nets import Array, floats, save, tensors
 from tests.models.support import Client, assert_same, convert, random, reference
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 300
 SMALL, LARGE = 1_000, 10_000
 MOST = 3.0  # how much longer a node may take in the larger graph

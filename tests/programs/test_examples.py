@@ -13,7 +13,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIME_LIMIT_S = 180
 SMALL = "16"  # channels of the first layer of the ResNet-50, instead of 64
-MODULES = {"common.py", "media_common.py", "media_resnet.py", "models.py"}  # what the others share
+MODULES = {"common.py", "media_common.py", "media/resnet.py", "models.py"}  # what the others share
 PILLOW = pytest.mark.skipif(
     importlib.util.find_spec("PIL") is None, reason="Pillow is not installed: pip install pillow"
 )
@@ -38,10 +38,10 @@ PROGRAMS: dict[str, tuple[list[str], str]] = {  # file → arguments, a part of 
     "streams_demo.py": ([], "npu-smi"),
 }
 MEDIA_PROGRAMS: dict[str, tuple[list[str], str]] = {
-    "vdec_resnet50.py": (["--width", SMALL], "all 10 pictures are equal to FFmpeg's"),
-    "venc_image.py": ([], "16 pictures of 128x128, key frames [0]"),
-    "vpc_jpege.py": ([], "batch, region 7: largest difference 0"),
-    "vpc_resnet50.py": (["--width", SMALL], "the scaled picture differs from OpenCV's by"),
+    "media/vdec_resnet50.py": (["--width", SMALL], "all 10 pictures are equal to FFmpeg's"),
+    "media/venc_image.py": ([], "16 pictures of 128x128, key frames [0]"),
+    "media/vpc_jpege.py": ([], "batch, region 7: largest difference 0"),
+    "media/vpc_resnet50.py": (["--width", SMALL], "the scaled picture differs from OpenCV's by"),
 }
 
 
@@ -70,7 +70,8 @@ def run(name: str, folder: Path, *words: str) -> str:
 
 def test_every_example_is_here() -> None:
     known = {*PROGRAMS, *MEDIA_PROGRAMS, *MODULES, "first_app.py", "ocr_demo.py", "ocr_pipeline.py"}
-    assert {path.name for path in EXAMPLES.glob("*.py")} == known
+    programs = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("media/*.py")]
+    assert {path.relative_to(EXAMPLES).as_posix() for path in programs} == known
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

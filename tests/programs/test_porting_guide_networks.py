@@ -1,4 +1,4 @@
-"""Code examples of the porting guide (seed 001) that no other test runs: dumps, hooks, saving, export, ShuffleNet.
+"""Code examples of the porting guide that no other test runs: dumps, hooks, saving, export, ShuffleNet.
 
 `porting_guide/README.md` has the list of all. Lines are the guide's, but for paths, sizes and the slips that comments name.
 """
@@ -61,7 +61,7 @@ def outputs(h5: Any, path: Path) -> dict[str, list[Any]]:
     return found
 
 
-def test_2309_and_2327_dump_and_compare(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_and_compare(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU for the guide's GPU. The second run has other weights: what it is given comes from the file of the first."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -92,7 +92,7 @@ def test_2309_and_2327_dump_and_compare(h5: Any, tmp_path: Path, monkeypatch: py
             torch.testing.assert_close(torch.tensor(mine), torch.tensor(wanted), rtol=1e-4, atol=1e-5)
 
 
-def test_2377_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_overflow, dump_path = True, str(tmp_path)
     with torch.utils.dumper(check_overflow=check_overflow, dump_path=dump_path, load_file_path="") as dump:
         x = torch.tensor([60000.0], dtype=torch.half, device="npu") * 2
@@ -101,7 +101,7 @@ def test_2377_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert outputs(h5, path)["mul"][0].tolist() == [float("inf")]
 
 
-def test_2458_ir_to_tbe(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ir_to_tbe(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with torch.utils.dumper(use_dump=True, dump_path="./output.h5"):
         wanted = torch.tensor([1.0, -2.0, 3.0]).relu()
@@ -119,7 +119,7 @@ def test_2458_ir_to_tbe(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # Looking into a network
 
 
-def test_2506_hooks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hooks(capsys: pytest.CaptureFixture[str]) -> None:
     def hook_func(name, module):
         def hook_function(module, inputs, outputs):
             print(name + " inputs", inputs)
@@ -146,7 +146,7 @@ def test_2506_hooks(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("[forward]: 0 inputs (tensor([[1., 1.]], device='npu:0', ") for line in lines)
 
 
-def test_2529_gradients_and_batch_norm(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gradients_and_batch_norm(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model, input_tensor, *_ = training
     model(input_tensor).sum().backward()
     for name, module in model.named_modules():
@@ -163,7 +163,7 @@ def test_2529_gradients_and_batch_norm(training: Any, capsys: pytest.CaptureFixt
 # Saving and exporting
 
 
-def test_2572_and_2581_state_dict(training: Any, tmp_path: Path) -> None:
+def test_state_dict(training: Any, tmp_path: Path) -> None:
     net, input_tensor, *_ = training
     PATH = str(tmp_path / "state_dict_model.pt")
     torch.save(net.state_dict(), PATH)
@@ -173,7 +173,7 @@ def test_2572_and_2581_state_dict(training: Any, tmp_path: Path) -> None:
     torch.testing.assert_close(model(input_tensor.cpu()), net.eval()(input_tensor).cpu(), rtol=1e-4, atol=1e-5)
 
 
-def test_2599_and_2612_checkpoint(training: Any, tmp_path: Path) -> None:
+def test_checkpoint(training: Any, tmp_path: Path) -> None:
     model, input_tensor, target, loss_func, _ = training
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
@@ -213,7 +213,7 @@ def test_2599_and_2612_checkpoint(training: Any, tmp_path: Path) -> None:
         ("export_pth_tar.py", "mobilenet:mobilenet_v2", "mobilenet_cpu.pth.tar", "mobilenetV2_npu.onnx", "module."),
     ],
 )
-def test_2642_and_2684_export(
+def test_export(
     program: str, network: str, saved: str, exported: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network trained on npu, saved, exported by the guide's program, run by onnxruntime: the numbers of npu."""
@@ -244,7 +244,7 @@ def listings() -> Any:
     return made
 
 
-def test_3094_same_meaning(listings: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_same_meaning(listings: Any, capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.randn(2, 232, 14, 14)
     for group in [2, 4, 8]:
         out1 = listings.channel_shuffle(x, group)
@@ -257,7 +257,7 @@ def test_3094_same_meaning(listings: Any, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.filterwarnings("ignore:torch.Tensor.npu_format_cast is deprecated:FutureWarning")
 @pytest.mark.parametrize("split_shuffle", [False, True], ids=["whole", "halves"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_3115_made_for_the_chip(listings: Any, stride: int, split_shuffle: bool) -> None:
+def test_made_for_the_chip(listings: Any, stride: int, split_shuffle: bool) -> None:
     """The rewritten block on npu against the original on the CPU: results and gradients."""
     torch.manual_seed(0)
     inp, oup = 8, 8
@@ -283,13 +283,13 @@ def test_3115_made_for_the_chip(listings: Any, stride: int, split_shuffle: bool)
 
 
 @pytest.mark.parametrize("name", ["single_operator_max.py", "single_operator_conv2d.py"])
-def test_3286_and_3327_single_operators(name: str, tmp_path: Path) -> None:
+def test_single_operators(name: str, tmp_path: Path) -> None:
     done = run(str(PROGRAMS / name), folder=tmp_path)
     assert done.returncode == 0 and re.search(r"Ran 1 test in .*\n\nOK", done.stderr), done.stderr
     assert ("device='npu:0'" in done.stdout) == ("conv2d" in name), "the hook prints a gradient"
 
 
-def test_1993_pillow_version() -> None:
+def test_pillow_version() -> None:
     pytest.importorskip("PIL")
     try:
         from PIL import PILLOW_VERSION, Image, ImageEnhance, ImageOps
@@ -301,7 +301,7 @@ def test_1993_pillow_version() -> None:
     assert ImageOps.invert(Image.new("L", (1, 1), 5)).getpixel((0, 0)) == 250 and ImageEnhance.Color
 
 
-def test_1242_to_1255_migration_of_one_card(tmp_path: Path) -> None:
+def test_migration_of_one_card(tmp_path: Path) -> None:
     """The guide's lines before the migration become those after it, by the tool."""
     pytest.importorskip("libcst")
     before = """import torch

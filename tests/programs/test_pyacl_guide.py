@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent / "pyacl_guide"
-PROGRAMS = sorted(FOLDER.glob("ch*.py"))
+PROGRAMS = sorted(FOLDER.rglob("ch*_*.py"))
 TIME_LIMIT_S = 60
 
 
@@ -53,6 +53,6 @@ def test_visible_devices(visible: str | None, devices: list[int], tmp_path: Path
     settings = {"SOFTNPU_DEVICES": "8"}
     if visible is not None:
         settings["ASCEND_RT_VISIBLE_DEVICES"] = visible
-    text = run(FOLDER / "ch03_4_visible_devices.py", tmp_path, **settings)
+    text = run(FOLDER / "ch03/ch03_4_visible_devices.py", tmp_path, **settings)
     wanted = [f"count {len(devices)}", *(f"index {i} device {n}" for i, n in enumerate(devices))]
     assert text.splitlines() == wanted

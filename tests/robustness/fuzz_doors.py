@@ -19,8 +19,8 @@ from softnpu.base import log as plog
 from softnpu.base.errors import codes
 from softnpu.cli import atc
 from softnpu.runtime.process import reset
-from softnpu.spec.tables.atc_errors import ERRORS
-from softnpu.spec.tables.codes import TABLE
+from softnpu.spec._generated.atc_errors import ERRORS
+from softnpu.spec._generated.codes import TABLE
 
 BLOCK = re.compile(r"^(E[A-Z]?\d+): \[PID: \d+\] \S+ (.*)$", re.MULTILINE)
 OLD = b"the model of before"

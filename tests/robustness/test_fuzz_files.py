@@ -13,9 +13,9 @@ import pytest
 
 import acl
 from softnpu.base.errors import NpuError
-from softnpu.compiler import singleop
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.reader import read
+from softnpu.compiler.single_op.files import read as read_single_ops
 from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.inout import ModelInfo, TensorInfo
 from tests.robustness import fuzz_files, fuzz_mutate, fuzz_seeds
@@ -160,7 +160,7 @@ def test_operators_with_too_few_or_too_many_inputs_are_refused(tmp_path: Path) -
 def test_single_operators_with_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ops.json").write_text(json.dumps([fuzz_seeds.SINGLE[0]] * 2), encoding="utf-8")
     with pytest.raises(AtcError) as caught:
-        singleop.read(tmp_path / "ops.json")
+        read_single_ops(tmp_path / "ops.json")
     assert caught.value.code == "E10023"
 
 

@@ -1,6 +1,6 @@
 """Storage formats: which layout a chip would keep a tensor in, how much padding that costs, and when it converts.
 
-Values always stay in logical order (`csrc/formats.*`), so a conversion here is a copy; what the tuning chapters are about, how
+Values always stay in logical order (`csrc/formats/`), so a conversion here is a copy; what the tuning chapters are about, how
 often a program converts, is counted and published on the trace bus as a task TransData.
 """
 

@@ -1,4 +1,4 @@
-"""What several bodies share."""
+"""What several bodies share: marks for the boundary, checks, what a failure hands out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from types import TracebackType
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
+
+
+def raw(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a body that looks up its handles itself."""
+    function.raw_handles = True  # type: ignore[attr-defined]
+    return function
+
+
+def refuses(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a body that only answers why the thing cannot be done."""
+    function.refuses = True  # type: ignore[attr-defined]
+    return function
 
 
 def milliseconds(timeout_ms: int) -> float | None:

@@ -1,7 +1,7 @@
 """The names of `dataflow.flow_func`; its numbers under the names of the manual."""
 
 from softnpu.flow import codes, message
-from softnpu.flow.udf import (
+from softnpu.flow.functions.run_context import (
     AffinityPolicy,
     BalanceConfig,
     FlowFuncLogger,
@@ -13,7 +13,7 @@ from softnpu.flow.udf import (
     logger,
     proc_wrapper,
 )
-from softnpu.flow.wrappers import FlowFuncInfos, FlowFuncRegister
+from softnpu.flow.functions.wrappers import FlowFuncInfos, FlowFuncRegister
 
 FLOW_FUNC_ERR_ATTR_NOT_EXITS = codes.FUNC_ATTR_NOT_EXISTS
 FLOW_FUNC_ERR_ATTR_TYPE_MISMATCH = codes.FUNC_ATTR_TYPE_MISMATCH

@@ -1,8 +1,8 @@
 """The layer below the real face: here it is the same objects."""
 
-from softnpu.flow.funclog import FlowFuncLogLevel, FlowFuncLogType
-from softnpu.flow.udf import BalanceConfig, FlowMsg, FlowMsgQueue, MetaRunContext
-from softnpu.flow.udf import (
+from softnpu.flow.functions.funclog import FlowFuncLogLevel, FlowFuncLogType
+from softnpu.flow.functions.run_context import BalanceConfig, FlowMsg, FlowMsgQueue, MetaRunContext
+from softnpu.flow.functions.run_context import (
     PyMetaParams as MetaParams,
 )
 

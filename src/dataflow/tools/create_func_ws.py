@@ -2,7 +2,7 @@
 
 import sys
 
-from softnpu.flow.func_ws import main
+from softnpu.flow.drawing.func_ws import main
 
 __all__ = ["main"]
 

@@ -1,5 +1,5 @@
 """The maker of function projects."""
 
-from softnpu.flow.func_ws import FuncWsCreator
+from softnpu.flow.drawing.func_ws import FuncWsCreator
 
 __all__ = ["FuncWsCreator"]

@@ -1,5 +1,5 @@
 """Unique names."""
 
-from softnpu.flow.naming import Names, nodes, others, restart
+from softnpu.flow.drawing.naming import Names, nodes, others, restart
 
 __all__ = ["Names", "nodes", "others", "restart"]

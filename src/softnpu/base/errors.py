@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.spec.tables import codes
-from softnpu.spec.tables.himpi_errors import ERRORS as HIMPI_ERRORS
-from softnpu.spec.tables.himpi_errors import MODULES as HIMPI_MODULES
+from softnpu.spec._generated import codes
+from softnpu.spec._generated.himpi_errors import ERRORS as HIMPI_ERRORS
+from softnpu.spec._generated.himpi_errors import MODULES as HIMPI_MODULES
 
 __all__ = ["HIMPI_MODULES", "NpuError", "Raise", "as_himpi", "codes", "describe", "himpi_code", "message_family"]
 

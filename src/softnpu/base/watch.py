@@ -1,7 +1,7 @@
 """Watching the operators of models: what a run shows of each, and who looks.
 
 Whoever runs operators one by one shows them here; `observe/` looks, without either knowing the other. Who looks stands in
-the process object (`Process.extra`), so that `acl.finalize` ends it.
+the process object (`runtime/watchers.py`), so that `acl.finalize` ends it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from softnpu.base.log import ERROR, log
-
-_KEY = "watchers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +58,11 @@ class Watcher(Protocol):
         """An operator has run. Called in the thread that runs it."""
 
 
-def watchers(extra: dict[str, Any]) -> list[Watcher]:
-    """Those who look, given `Process.extra`."""
-    found: list[Watcher] = extra.setdefault(_KEY, [])
-    return found
-
-
 def show(looking: tuple[Watcher, ...], run: NodeRun) -> None:
     """Show a run to all; one that raises is logged, what is watched must not fail for it."""
-    for one in looking:
+    for watcher in looking:
         try:
-            one.saw(run)
+            watcher.saw(run)
         except Exception as error:
-            text = f"{type(one).__name__} could not take {run.type} {run.name}: {type(error).__name__}: {error}"
+            text = f"{type(watcher).__name__} could not take {run.type} {run.name}: {type(error).__name__}: {error}"
             log().write(ERROR, text, "DUMP", "show", "watch.py:0")

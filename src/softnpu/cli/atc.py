@@ -18,8 +18,8 @@ from softnpu.base import config
 from softnpu.base import log as plog
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.messages import error
-from softnpu.compiler.option_rows import ROWS, Row
-from softnpu.compiler.options import Options, UsageError, check, parse
+from softnpu.compiler.options.checks import check
+from softnpu.compiler.options.rows import ROWS, Options, Row, UsageError, parse
 
 if TYPE_CHECKING:
     from softnpu.compiler.build import BuildResult
@@ -96,7 +96,8 @@ def _convert(function: str, options: Options) -> list[str]:
 
 def _precheck(options: Options) -> None:
     """Mode 3: write the report about every operator, and fail when one cannot be converted."""
-    from softnpu.compiler import build, describe
+    from softnpu.compiler import build
+    from softnpu.compiler.inspection import describe
 
     report = build.check(options)
     path = (config.work_path() or Path()) / options.check_report
@@ -121,7 +122,7 @@ def _unsupported(report: dict[str, Any], failed: list[dict[str, Any]], path: Pat
 
 def _look(options: Options) -> None:
     """Modes 1, 5 and 6: show a model as JSON or as a few lines."""
-    from softnpu.compiler import describe
+    from softnpu.compiler.inspection import describe
 
     path = Path(options.om)
     if options.mode == 6:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from softnpu.migrate.errors import MigrateError
-from softnpu.migrate.rows import DEFAULT_VERSION, VERSIONS
+from softnpu.migrate.rules.rows import DEFAULT_VERSION, VERSIONS
 
 if TYPE_CHECKING:
-    from softnpu.migrate.results import Summary
+    from softnpu.migrate.reporting.results import Summary
 
 INTERRUPTED = 130
 _PROGRAM = "ms_fmk_transplt"
@@ -92,8 +92,8 @@ def parser(program: str, version_needed: bool) -> argparse.ArgumentParser:
 def _convert(options: argparse.Namespace) -> int:
     from softnpu.migrate import project
     from softnpu.migrate.convert import Options
-    from softnpu.migrate.rules import read_custom
-    from softnpu.migrate.tree import check_input, check_output
+    from softnpu.migrate.reading.tree import check_input, check_output
+    from softnpu.migrate.rules.rule_set import read_custom
 
     several = options.mode == "distributed"
     if several and not options.target_model.isidentifier():
@@ -123,7 +123,7 @@ def _convert(options: argparse.Namespace) -> int:
     with progress_bar() as progress:
         summary = project.run(job, confirm, progress)
     if options.reports:
-        from softnpu.migrate.analyse import write_results
+        from softnpu.migrate.analysis.analyse import write_results
 
         write_results(job.source, job.target / "transplant_result_file")
     _show(summary)
@@ -156,7 +156,7 @@ def _say(text: str) -> None:
 
 
 def _show(summary: Summary) -> None:
-    from softnpu.migrate import reports
+    from softnpu.migrate.reporting import reports
 
     problems = [("ERROR", one.path, one.error) for one in summary.files if one.error]
     problems += [("ERROR", path, f"{why}; it is missing in the output") for path, why in summary.lost]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import softnpu
 from softnpu.base import config
 from softnpu.base.errors import NpuError
-from softnpu.cli import _smi_help, _smi_query, _smi_watch
-from softnpu.cli._smi_collect import Snapshot, collect, sample
-from softnpu.cli._smi_render import (
+from softnpu.cli.smi import help_text, query, watch
+from softnpu.cli.smi.collect import Snapshot, collect, sample
+from softnpu.cli.smi.render import (
     DEFAULT_FIELDS,
     QUERY_FIELDS,
     WATCH_LETTERS,
@@ -91,33 +91,33 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     if not words:
-        sys.stdout.write(_smi_help.MAIN)
+        sys.stdout.write(help_text.MAIN)
         return BAD_PARAMETER
     first, rest = words[0], words[1:]
     if first.startswith(("--query", "--json", "--csv", "--help-query")):
         first, rest = "info", words  # in the manner of nvidia-smi, which has no `info`
     if first in ("-h", "--help"):
-        sys.stdout.write(_smi_help.MAIN)
+        sys.stdout.write(help_text.MAIN)
         return 0
     if first in ("-v", "--version"):
         sys.stdout.write(f"npu-smi version: {softnpu.__version__}\n")
         return 0
     if first not in _COMMANDS:
-        raise Refusal(BAD_PARAMETER, "Command or option is not found.", _smi_help.MAIN)
+        raise Refusal(BAD_PARAMETER, "Command or option is not found.", help_text.MAIN)
     return _info(rest) if first == "info" else _change(first, rest)
 
 
 def _change(command: str, words: Sequence[str]) -> int:
     if any(word in ("-h", "--help") for word in words):
-        sys.stdout.write(_smi_help.CHANGE.format(command=command))
+        sys.stdout.write(help_text.CHANGE.format(command=command))
         return 0
-    sys.stdout.write(f"\t{'Status':<30} : Fail\n\t{'Message':<30} : {_smi_help.NO_CHANGE.format(command=command)}\n")
+    sys.stdout.write(f"\t{'Status':<30} : Fail\n\t{'Message':<30} : {help_text.NO_CHANGE.format(command=command)}\n")
     return NOT_SUPPORTED
 
 
 def _info(words: Sequence[str]) -> int:
     if any(word in ("-h", "--help") for word in words):
-        sys.stdout.write(_smi_help.WATCH if "watch" in words else _smi_help.INFO)
+        sys.stdout.write(help_text.WATCH if "watch" in words else help_text.INFO)
         return 0
     if "--help-query" in words:
         sys.stdout.write("".join(f"{name}\n" for name in QUERY_FIELDS))
@@ -125,16 +125,16 @@ def _info(words: Sequence[str]) -> int:
     request = parse(words)
     devices = inventory()
     if not devices:
-        raise Refusal(NO_DEVICE, "There is no NPU card on this server.", _smi_help.NO_CARDS)
+        raise Refusal(NO_DEVICE, "There is no NPU card on this server.", help_text.NO_CARDS)
     _check_device(request, devices)
     if request.form in ("watch", "proc"):
         return _follow(request, devices)
-    if request.form == "type" and request.kind in _smi_query.UNSUPPORTED:
+    if request.form == "type" and request.kind in query.UNSUPPORTED:
         raise Refusal(NOT_SUPPORTED, f"This device does not support querying {request.kind}.")
     snapshot = _snapshot(request, devices, None)
     sys.stdout.write(_answer(request, snapshot))
     for pid, device in snapshot.unlisted if request.form == "table" else ():
-        sys.stderr.write(_smi_help.UNLISTED.format(pid=pid, device=device, count=len(devices)))
+        sys.stderr.write(help_text.UNLISTED.format(pid=pid, device=device, count=len(devices)))
     return 0
 
 
@@ -152,15 +152,13 @@ def _snapshot(request: Request, devices: Sequence[DeviceInfo], previous: Snapsho
 
 def _answer(request: Request, snapshot: Snapshot) -> str:
     if request.form == "map" and request.output == "text":
-        return _smi_query.render_map(snapshot)
+        return query.render_map(snapshot)
     if request.form == "type" and request.kind == "topo":
-        return _smi_query.render_topology(snapshot)
+        return query.render_topology(snapshot)
     if request.form in ("list", "type"):
         chip_given = request.chip is not None or request.physical is not None
         blocks = (
-            _smi_query.list_cards(snapshot)
-            if request.form == "list"
-            else _smi_query.query(snapshot, request.kind, chip_given)
+            query.list_cards(snapshot) if request.form == "list" else query.query(snapshot, request.kind, chip_given)
         )
         if request.output == "json":
             return render_blocks_json(snapshot, request.kind or "list", blocks)
@@ -182,13 +180,13 @@ def _follow(request: Request, devices: Sequence[DeviceInfo]) -> int:
         return _snapshot(request, devices, previous)
 
     plain = request.letters is not None or request.delay is not None or request.output != "text"
-    if request.form == "watch" and not plain and _smi_watch.can_show_live():
-        _smi_watch.show_live(take, request.count)
+    if request.form == "watch" and not plain and watch.can_show_live():
+        watch.show_live(take, request.count)
         return 0
     count = request.count
     if request.form == "proc" and request.delay is None and count is None:
         count = 1  # scripts call it once and wait for the end
-    _smi_watch.stream(take, _period_renderer(request), request.delay or 1, count)
+    watch.stream(take, _period_renderer(request), request.delay or 1, count)
     return 0
 
 
@@ -233,8 +231,8 @@ def parse(words: Sequence[str]) -> Request:
             request = _VALUES[word](request, word, queue.pop(0))
         else:
             raise _bad(word)
-    if request.form == "type" and request.kind not in _smi_query.UNSUPPORTED.union(_smi_query.known_types()):
-        raise _bad("-t", _smi_help.TYPES)
+    if request.form == "type" and request.kind not in query.UNSUPPORTED.union(query.known_types()):
+        raise _bad("-t", help_text.TYPES)
     _check_combination(request)
     return request
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from softnpu.cli.ms_fmk_transplt import INTERRUPTED, confirm, reader_left
 from softnpu.migrate.errors import MigrateError
-from softnpu.migrate.rows import VERSIONS
+from softnpu.migrate.rules.rows import VERSIONS
 
 if TYPE_CHECKING:
-    from softnpu.migrate.analyse import Analysis
-    from softnpu.migrate.run_ops import Use
+    from softnpu.migrate.analysis.analyse import Analysis
+    from softnpu.migrate.analysis.run_ops import Use
 
 MODES = ("torch_apis", "third_party", "affinity_apis", "dynamic_shape")
 _SHOWN = 20
@@ -82,7 +82,7 @@ def _soc_first(words: list[str]) -> list[str]:
 
 
 def _folder(options: argparse.Namespace, name: str) -> Path:
-    from softnpu.migrate.tree import check_output
+    from softnpu.migrate.reading.tree import check_output
 
     folder = check_output(options.output) / f"{name}_analysis"
     if folder.exists() and not confirm(
@@ -97,9 +97,9 @@ def _folder(options: argparse.Namespace, name: str) -> Path:
 
 
 def _analyse(options: argparse.Namespace) -> int:
-    from softnpu.migrate import analyse, dynamic_shape, third_party
-    from softnpu.migrate.reports import write_csv
-    from softnpu.migrate.tree import check_input
+    from softnpu.migrate.analysis import analyse, dynamic_shape, third_party
+    from softnpu.migrate.reading.tree import check_input
+    from softnpu.migrate.reporting.reports import write_csv
 
     source = check_input(options.input)
     extra = third_party.read_extra(options.api_files)
@@ -147,9 +147,9 @@ def _sentences(analysis: Analysis, extra: frozenset[str]) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from softnpu.migrate.chip_rows import lacks
-    from softnpu.migrate.reports import write_csv
-    from softnpu.migrate.run_ops import COLUMNS, judge, run_script
+    from softnpu.migrate.analysis.chip_rows import lacks
+    from softnpu.migrate.analysis.run_ops import COLUMNS, judge, run_script
+    from softnpu.migrate.reporting.reports import write_csv
 
     lacks(options.soc)  # a wrong chip is told before the program runs
     script = Path(options.run[0])

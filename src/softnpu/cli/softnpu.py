@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 import softnpu
 from softnpu.base.errors import NpuError
-from softnpu.cli._run_options import FORMATS, Refusal, RunOptions, counts, named_dims, numbers
+from softnpu.cli.run.options import FORMATS, Refusal, RunOptions, counts, named_dims, numbers
 
 OK, DIFFERENT, REFUSED, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_SEED = 0
@@ -70,12 +70,12 @@ def _dispatch(words: list[str]) -> int:
     except SystemExit as ending:  # --help and --version have printed what was asked for
         return int(ending.code or 0)
     if given.command == "info":
-        from softnpu.cli._run_info import show as show_info
+        from softnpu.cli.run.info import show as show_info
 
         show_info(given.model, given.json)
         return OK
-    from softnpu.cli._run_report import show
-    from softnpu.cli._run_session import run
+    from softnpu.cli.run.report import show
+    from softnpu.cli.run.session import run
 
     options = _options(given)
     result = run(options)

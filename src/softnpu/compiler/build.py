@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from softnpu import __version__
-from softnpu.compiler import describe, engine_check, fusion, outputs, shapes, stages
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.fold import fold
 from softnpu.compiler.frontends.onnx.table import rename
-from softnpu.compiler.infer import infer_graph, infer_node
-from softnpu.compiler.interface import describe_model
+from softnpu.compiler.inspection import describe, stages
+from softnpu.compiler.interface import outputs, shapes
+from softnpu.compiler.interface.model_info import describe_model
+from softnpu.compiler.lowering import engine_check
+from softnpu.compiler.lowering.fold import fold
+from softnpu.compiler.lowering.infer import infer_graph, infer_node
+from softnpu.compiler.lowering.segments import programs_of
 from softnpu.compiler.optimise import optimise
-from softnpu.compiler.options import Options
-from softnpu.compiler.segments import programs_of
+from softnpu.compiler.options.rows import Options
+from softnpu.compiler.passes import fusion
 from softnpu.graph import om_writer
 from softnpu.graph.inout import ModelInfo
 from softnpu.graph.ir import GIVEN, Graph
@@ -158,7 +161,7 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
         path.parent.mkdir(parents=True, exist_ok=True)
         if weights is not None:
             folder.mkdir(exist_ok=True)
-        programs, info.extra["steps"] = programs_of(graph)
+        programs, info.run.steps = programs_of(graph)
         om_writer.write(part, graph, programs, info, _attributes(graph, options), __version__, weights, name)
         if check:
             engine_check.check(part, weights)
@@ -203,10 +206,10 @@ def _attributes(graph: Graph, options: Options) -> dict[str, Any]:
 
 def build_single_ops(options: Options, progress: Progress = quiet) -> BuildResult:
     """Convert every operator of a --singleop file to a model of its own in the folder --output."""
-    from softnpu.compiler import singleop
+    from softnpu.compiler.single_op.files import read
 
     result = BuildResult()
-    described = singleop.read(Path(options.singleop))
+    described = read(Path(options.singleop))
     folder = Path(options.output)
     fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -233,12 +236,12 @@ def build_single_ops(options: Options, progress: Progress = quiet) -> BuildResul
 
 
 def _write_single(one: Any, path: Path, options: Options) -> None:
-    from softnpu.compiler import singleop
+    from softnpu.compiler.single_op.graph import to_graph
 
-    graph = singleop.to_graph(one)
+    graph = to_graph(one)
     graph.name = one.op
     info = describe_model(graph, shapes.Shapes())
-    info.extra["single_op"] = one.key()
+    info.run.single_op = one.key()
     write(graph, info, path, options, check=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from softnpu.compiler.errors import AtcError
-from softnpu.spec.tables.atc_errors import ERRORS
+from softnpu.spec._generated.atc_errors import ERRORS
 
 _LIMIT = 500  # characters of a value of the user's that a message repeats
 

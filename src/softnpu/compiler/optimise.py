@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softnpu.compiler import fusion, passes
-from softnpu.compiler.fold import fold
-from softnpu.compiler.infer import infer_graph
-from softnpu.compiler.options import Options
-from softnpu.compiler.passes import aipp_fold
-from softnpu.compiler.shapes import Shapes
+from softnpu.compiler.interface.shapes import Shapes
+from softnpu.compiler.lowering.fold import fold
+from softnpu.compiler.lowering.infer import infer_graph
+from softnpu.compiler.options.rows import Options
+from softnpu.compiler.passes import fusion, order
+from softnpu.compiler.passes.aipp import config as aipp_config
+from softnpu.compiler.passes.aipp import fold as aipp_fold
+from softnpu.compiler.passes.aipp import insert as aipp_insert
+from softnpu.compiler.passes.precision.apply import apply_options
 from softnpu.graph.ir import GIVEN, Graph
 
 ONNX = 5
@@ -20,7 +23,7 @@ def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionRep
     report = fusion.FusionReport()
     switches = fusion.read_switches(options.fusion_switch_file or None, options.optimization_switch)
     if options.oo_level != "O1":
-        passes.run(graph, switches, report)
+        order.run(graph, switches, report)
     _insert_aipp(graph, options, wanted)
     if switches.asked(aipp_fold.NAME, aipp_fold.GROUP):
         report.count(aipp_fold.NAME, aipp_fold.GROUP, *aipp_fold.run(graph))
@@ -35,11 +38,8 @@ def optimise(graph: Graph, options: Options, wanted: Shapes) -> fusion.FusionRep
 def _insert_aipp(graph: Graph, options: Options, wanted: Shapes) -> None:
     if not options.insert_op_conf:
         return
-    from softnpu.compiler import aipp_config
-    from softnpu.compiler.passes import aipp
-
     configs = aipp_config.read(Path(options.insert_op_conf))
-    aipp.insert(graph, configs, aipp.setting(options, wanted.gears))
+    aipp_insert.insert(graph, configs, aipp_insert.setting(options, wanted.gears))
 
 
 def _own_outputs(graph: Graph) -> None:
@@ -60,8 +60,6 @@ def _precision(graph: Graph, options: Options) -> None:
         options.given(name) for name in ("precision_mode", "precision_mode_v2", "customize_dtypes", "keep_dtype")
     ):
         return
-    from softnpu.compiler.passes import precision
-
-    if precision.apply_options(graph, options):
+    if apply_options(graph, options):
         graph.exact_casts = True
     fold(graph)

@@ -16,7 +16,7 @@ from softnpu.base.aipp import FORMATS, MAX_FACTOR, MAX_PADDING, MAX_SIDE, YUV400
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack
 from softnpu.base.errors import NpuError, codes
 from softnpu.ops import OpError
-from softnpu.ops.aipp_dynamic import apply as _apply
+from softnpu.ops.image.aipp_dynamic import apply as _apply
 
 Array = np.ndarray[Any, Any]
 NHWC = 1

@@ -8,7 +8,7 @@ from softnpu.base.dtypes import element_size, numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.single_op_match import OpAttr
-from softnpu.ops._layouts import cube_width, stored_shape
+from softnpu.ops.common.private_formats import cube_width, stored_shape
 
 _N, _T, _NZ = 0, 1, 2
 _ND, _FRACTAL_NZ = 2, 29

@@ -29,7 +29,7 @@ def infer(
     attr: OpAttr | None,
 ) -> None:
     """Write types and dims into the output descriptions; an unknown dim is -1 and has a range."""
-    from softnpu.compiler.singleop import infer as infer_outputs
+    from softnpu.compiler.single_op.graph import infer as infer_outputs
 
     descs, buffers = inputs
     if buffers and len(buffers) != len(descs):

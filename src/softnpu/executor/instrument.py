@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
-from softnpu.base.watch import NodeRun, Watcher, watchers
+from softnpu.base.watch import NodeRun, Watcher
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine, holding
+from softnpu.runtime.parts import Part
 from softnpu.runtime.stream import ExceptionInfo, Stream, StreamTask
+from softnpu.runtime.watchers import Watchers
 
 if TYPE_CHECKING:
     from softnpu.executor.model import Model
@@ -38,10 +40,10 @@ def _names(model: Model) -> frozenset[str]:
 
 
 def _looking(model: Model) -> tuple[Watcher, ...]:
-    process = model.context.device.process
-    if "single_op" in model.info.extra:
-        return tuple(one for one in watchers(process.extra) if one.wants_operators())
-    return tuple(one for one in watchers(process.extra) if one.wants_model(_names(model)))
+    watchers = model.context.device.process.part(Watchers).looking
+    if model.info.run.single_op is not None:
+        return tuple(watcher for watcher in watchers if watcher.wants_operators())
+    return tuple(watcher for watcher in watchers if watcher.wants_model(_names(model)))
 
 
 def wanted(model: Model) -> bool:
@@ -54,7 +56,7 @@ class _Subject:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.name = "" if "single_op" in model.info.extra else model.name or "model"
+        self.name = "" if model.info.run.single_op is not None else model.name or "model"
 
     @property
     def number(self) -> int:
@@ -95,9 +97,11 @@ class FailedNode:
     task: int | None = None
 
 
-def _failed_nodes(process: Process) -> deque[FailedNode]:
-    found: deque[FailedNode] = process.extra.setdefault("failed_nodes", deque(maxlen=_KEPT))
-    return found
+class FailedNodes(Part):
+    """The last nodes that failed."""
+
+    def __init__(self) -> None:
+        self.nodes: deque[FailedNode] = deque(maxlen=_KEPT)
 
 
 def failed_node(process: Process, device: int, stream: int, task: int) -> NodeRun | None:
@@ -105,7 +109,7 @@ def failed_node(process: Process, device: int, stream: int, task: int) -> NodeRu
 
     A stream does not tell its work the number of the task; the first question about a failure does.
     """
-    for one in reversed(_failed_nodes(process)):
+    for one in reversed(process.part(FailedNodes).nodes):
         if (one.run.device, one.run.stream) == (device, stream) and one.task in (None, task):
             one.task = task
             return one.run
@@ -122,7 +126,7 @@ def explain(model: Model, places: tuple[list[Place], list[Place]], error: Except
     if not isinstance(error, NodeError) and process.exception_callback is not None:
         error = _find_node(model, *places) or error
     if isinstance(error, NodeError):
-        _failed_nodes(process).append(FailedNode(holding(error.run), error.keep))
+        process.part(FailedNodes).nodes.append(FailedNode(holding(error.run), error.keep))
     return error
 
 
@@ -166,7 +170,7 @@ def _tell(model: Model, error: NpuError) -> None:
         return
     stream = model.context.default_stream
     task = StreamTask(stream, lambda: None, _TASK, None, None)  # a number of its own, as every run on a stream has
-    for one in reversed(_failed_nodes(process)):
+    for one in reversed(process.part(FailedNodes).nodes):
         if one.task is None and (one.run.device, one.run.stream) == (model.context.device.index, stream.id):
             one.task = task.id
             break

@@ -11,7 +11,7 @@ from typing import Any
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log
-from softnpu.compiler.singleop_desc import SingleOp, operator_of
+from softnpu.compiler.single_op.description import SingleOp, operator_of
 
 Selector = Callable[[int, list[int], int, list[int], int, int], object]
 

@@ -11,17 +11,18 @@ from softnpu.base.units import human
 from softnpu.executor.model import Model
 from softnpu.graph.om import Om
 from softnpu.runtime.device import Device
+from softnpu.runtime.parts import Part
 from softnpu.runtime.process import Process
 
 
-class ModelTable:
+class ModelTable(Part):
     """Loaded models. Numbers count from 1 and are not used again."""
 
     def __init__(self) -> None:
         self.models: dict[int, Model] = {}
         self.configs: dict[int, Any] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come here in the middle of a call
 
     def load(
         self, process: Process, source: Om, work: tuple[int, int] = (0, 0), weight: tuple[int, int] = (0, 0)
@@ -116,10 +117,4 @@ def unknown(number: int) -> NpuError:
 
 def table(process: Process) -> ModelTable:
     """The models of a process object."""
-    found: ModelTable | None = process.extra.get("models")
-    if found is None:
-        found = process.extra.setdefault("models", ModelTable())
-        if found.sweep not in process.sweepers:
-            process.sweepers.append(found.sweep)
-            process.leak_reporters.append(found.leaks)
-    return found
+    return process.part(ModelTable)

@@ -22,6 +22,7 @@ from softnpu.executor.model import Model
 from softnpu.executor.single_op_match import OpAttr, Signature
 from softnpu.executor.single_op_run import Run
 from softnpu.graph.om import Om
+from softnpu.runtime.parts import Part
 
 if TYPE_CHECKING:
     from softnpu.runtime.context import Context
@@ -38,7 +39,7 @@ class OpModel:
         self.source, self.key, self.origin = source, key, origin
         self.kept = match.real_inputs(key)  # positions of the inputs that are neither constant nor absent
         self._models: dict[int, Model] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come here in the middle of a call
 
     def model(self, context: Context) -> Model:
         """The model on the device of a context."""
@@ -59,7 +60,7 @@ class OpHandle:
         self.inputs, self.outputs = inputs, outputs
 
 
-class SingleOps:
+class SingleOps(Part):
     """The single operators of a process."""
 
     def __init__(self, limit: int) -> None:
@@ -69,6 +70,11 @@ class SingleOps:
         self._loaded: dict[str, list[OpModel]] = {}
         self._found: OrderedDict[Signature, OpModel] = OrderedDict()
         self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, owner: Process) -> SingleOps:
+        """As many are kept as the configuration of `acl.init` says."""
+        return cls(owner.config.max_opqueue_num)
 
     # ---- loading -----------------------------------------------------------------------------------------------------
 
@@ -102,7 +108,7 @@ class SingleOps:
 
     def _read(self, path: Path) -> OpModel | None:
         try:
-            key = Om.open(path).info().extra.get("single_op")  # mapped: what is no single operator may be large
+            key = Om.open(path).info().run.single_op  # mapped: what is no single operator may be large
             if not match.is_key(key):
                 log().write(WARNING, f"{path} holds no single operator and is left out", "ASCENDCL", "set_model_dir")
                 return None
@@ -117,7 +123,7 @@ class SingleOps:
     def load(self, data: bytes) -> None:
         """Load one model from memory."""
         source = Om(data)
-        key = source.info().extra.get("single_op")
+        key = source.info().run.single_op
         if not match.is_key(key):
             raise NpuError(
                 codes.MODEL_MISSING_ATTR,
@@ -273,15 +279,16 @@ def _models_below(folder: Path, levels: int = _LEVELS) -> list[Path]:
 
 def _compile(op: Any) -> OpModel:
     """A model made on the spot."""
-    from softnpu.compiler import build, interface, shapes
+    from softnpu.compiler import build
     from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.options import Options
-    from softnpu.compiler.singleop import to_graph
+    from softnpu.compiler.interface import model_info, shapes
+    from softnpu.compiler.options.rows import Options
+    from softnpu.compiler.single_op.graph import to_graph
 
     try:
         graph = to_graph(op)
-        info = interface.describe_model(graph, shapes.Shapes())
-        key = info.extra["single_op"] = op.key()
+        info = model_info.describe_model(graph, shapes.Shapes())
+        key = info.run.single_op = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"
             build.write(graph, info, path, Options(), check=True)
@@ -308,8 +315,4 @@ def _not_found(asked: Any, loaded: list[dict[str, Any]], strict: bool) -> NpuErr
 def table(process: Process) -> SingleOps:
     """The single operators of a process object."""
     process.need_start()
-    found = process.extra.get("single_ops")
-    if found is None:
-        found = process.extra.setdefault("single_ops", SingleOps(process.config.max_opqueue_num))
-    made: SingleOps = found
-    return made
+    return process.part(SingleOps)

@@ -11,8 +11,8 @@ import numpy as np
 from softnpu.base.dtypes import numpy_name
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import TensorDesc
-from softnpu.compiler.singleop_desc import SingleOp, Tensor, operator_of
-from softnpu.compiler.singleop_words import ND, RESERVED, UNDEFINED, format_word
+from softnpu.compiler.single_op.description import SingleOp, Tensor, operator_of
+from softnpu.compiler.single_op.words import ND, RESERVED, UNDEFINED, format_word
 from softnpu.graph.ir import Constant
 
 Signature = tuple[Hashable, ...]

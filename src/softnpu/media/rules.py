@@ -13,10 +13,10 @@ from typing import Any
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
 from softnpu.base.units import align_up
-from softnpu.media.formats import is_known, pixel_format
-from softnpu.media.picture import Picture, Region
+from softnpu.media.pixels.formats import is_known, pixel_format
+from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
-from softnpu.spec.tables.media_chips import CHIPS
+from softnpu.spec._generated.media_chips import CHIPS
 
 _WORDS = {"vpc": "VPC", "jpegd": "JPEGD", "jpege": "JPEGE", "pngd": "PNGD", "vdec": "VDEC", "venc": "VENC"}
 _REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"
@@ -37,8 +37,8 @@ def strict() -> bool:
 
 def row(engine: str, chip: str | None = None) -> dict[str, Any]:
     """The limits of an engine; those of the most capable chip where this one has no such engine."""
-    found: dict[str, Any] = CHIPS[chip or family()].get(engine) or CHIPS["310B"][engine]
-    return found
+    limits: dict[str, Any] = CHIPS[chip or family()].get(engine) or CHIPS["310B"][engine]
+    return limits
 
 
 def row_alignment(engine: str) -> tuple[int, int]:
@@ -71,9 +71,9 @@ def insist(holds: bool, text: str, code: int = codes.INVALID_PARAM) -> None:
         _tell(code, (text,))
 
 
-def check_size(engine: str, width: int, height: int, word: str) -> None:
+def check_size(engine: str, width: int, height: int, subject: str) -> None:
     """The sides that an engine takes, where there is no picture yet."""
-    for text in _within(_sizes(row(engine), "in"), width, height, word):
+    for text in _within(_sizes(row(engine), "in"), width, height, subject):
         insist(False, text)
 
 
@@ -139,14 +139,14 @@ def check_memory(engine: str, role: str, address: int, version: int = 1, align: 
     if not strict():
         return
     allocation = process().memory.atlas.find(address)
-    word = {"in": "the input", "out": "the output"}[role]
+    subject = {"in": "the input", "out": "the output"}[role]
     if allocation is None or allocation.device is None:
-        _tell(codes.INVALID_PARAM, (f"{word} is host memory; use dvpp_malloc",))
+        _tell(codes.INVALID_PARAM, (f"{subject} is host memory; use dvpp_malloc",))
     elif allocation.kind == "device" and not _takes_device_memory(engine, role, version):
-        _tell(codes.INVALID_PARAM, (f"{word} is memory from acl.rt.malloc; {_WORDS[engine]} needs dvpp_malloc",))
+        _tell(codes.INVALID_PARAM, (f"{subject} is memory from acl.rt.malloc; {_WORDS[engine]} needs dvpp_malloc",))
     unit = align or row(engine).get("address_align", 1)
     if address % unit:
-        _tell(codes.INVALID_PARAM, (f"{word} starts at {address:#x}, no multiple of {unit}",))
+        _tell(codes.INVALID_PARAM, (f"{subject} starts at {address:#x}, no multiple of {unit}",))
 
 
 def _takes_device_memory(engine: str, role: str, version: int) -> bool:
@@ -175,74 +175,74 @@ def _note(name: str, broken: tuple[str, ...]) -> None:
 @functools.lru_cache(maxsize=4096)
 def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: Any, target: Any, interpolation: Any, stream: Any, resize: bool, version: int) -> tuple[str, ...]:  # fmt: skip
     limits = row(engine, chip)
-    found: list[str] = []
+    broken: list[str] = []
     if shape is not None:
-        found += _picture(role, limits, shape, resize)
+        broken += _picture(role, limits, shape, resize)
     if region is not None:
-        found += _region(limits, region, shape)
+        broken += _region(limits, region, shape)
     if paste is not None and paste[0] % limits.get("paste_left", 1):
-        found.append(f"the paste region starts at column {paste[0]}, no multiple of {limits['paste_left']}")
+        broken.append(f"the paste region starts at column {paste[0]}, no multiple of {limits['paste_left']}")
     if paste is not None and limits.get("crop_parity") and (paste[1] % 2 or paste[2] % 2 or paste[3] % 2):
-        found.append(f"the paste region {paste[2]}x{paste[3]} at row {paste[1]} must start even and end odd")
+        broken.append(f"the paste region {paste[2]}x{paste[3]} at row {paste[1]} must start even and end odd")
     if region is not None and target is not None and "scale" in limits:
-        found += _scaling(limits["scale_v1" if version == 1 and "scale_v1" in limits else "scale"], region[2:], target)
+        broken += _scaling(limits["scale_v1" if version == 1 and "scale_v1" in limits else "scale"], region[2:], target)
     if interpolation is not None and interpolation not in limits.get("interpolations", (interpolation,)):
-        found.append(f"interpolation {interpolation} is not among {limits['interpolations']}")
+        broken.append(f"interpolation {interpolation} is not among {limits['interpolations']}")
     if stream is not None:
-        found += _within(limits["stream"], stream[0], stream[1], "the video")
-    return tuple(found)
+        broken += _within(limits["stream"], stream[0], stream[1], "the video")
+    return tuple(broken)
 
 
 def _picture(role: str, limits: dict[str, Any], shape: Any, resize: bool) -> Iterator[str]:
     width, height, width_stride, height_stride, value = shape
-    word = {"in": "the input", "out": "the output"}[role]
+    subject = {"in": "the input", "out": "the output"}[role]
     if not is_known(value):
         return
     form = pixel_format(value)
     allowed = limits.get("formats") or limits.get({"in": "input_formats", "out": "output_formats"}[role])
     if allowed is not None and value not in allowed:
-        yield f"{word} has the format {form.name} ({value}), not one of {allowed}"
+        yield f"{subject} has the format {form.name} ({value}), not one of {allowed}"
     if not limits.get("rounds_odd") and (("w" in form.even and width % 2) or ("h" in form.even and height % 2)):
-        yield f"{word} is {width}x{height}, {form.name} wants even sides"
+        yield f"{subject} is {width}x{height}, {form.name} wants even sides"
     size: list[int] = limits["resize"] if resize and "resize" in limits else _sizes(limits, role)
     if role == "in" and value in limits.get("input_large_formats", ()):
         size = [*size[:2], *limits["input_large"]]
-    yield from _within(size, width, height, word)
+    yield from _within(size, width, height, subject)
     if role == "in" and value in _YUV440 and width > WIDE:
-        yield f"{word} is {width} wide; {form.name} may have {WIDE}"
+        yield f"{subject} is {width} wide; {form.name} may have {WIDE}"
     wide = limits.get("wide_formats")
     if role == "in" and wide and max(width, height) > WIDE and value not in wide:
-        yield f"{word} is {width}x{height}; above {WIDE} {form.name} is not taken"
-    yield from _strides(limits, form, word, width_stride, height_stride)
+        yield f"{subject} is {width}x{height}; above {WIDE} {form.name} is not taken"
+    yield from _strides(limits, form, subject, width_stride, height_stride)
     unit, least = limits.get("height_or", (1, 0))
     if unit > 1 and height_stride not in (0, height, max(least, align_up(height, unit))):
-        yield f"the height stride {height_stride} of {word} is neither its height {height} nor that aligned to {unit} (at least {least})"
+        yield f"the height stride {height_stride} of {subject} is neither its height {height} nor that aligned to {unit} (at least {least})"
 
 
 def _sizes(limits: dict[str, Any], role: str) -> list[int]:
-    found: list[int] = limits.get("size") or limits.get("picture") or limits[{"in": "input", "out": "output"}[role]]
-    return found
+    size: list[int] = limits.get("size") or limits.get("picture") or limits[{"in": "input", "out": "output"}[role]]
+    return size
 
 
-def _strides(limits: dict[str, Any], form: Any, word: str, width_stride: int, height_stride: int) -> Iterator[str]:
+def _strides(limits: dict[str, Any], form: Any, subject: str, width_stride: int, height_stride: int) -> Iterator[str]:
     unit = limits.get("width_align", 1) * (form.pixel_bytes if not form.packed else 2)
     if width_stride % unit:
-        yield f"the width stride {width_stride} of {word} is no multiple of {unit}"
+        yield f"the width stride {width_stride} of {subject} is no multiple of {unit}"
     rows = max(limits.get("height_align", 1), 2 if "h" in form.even else 1)
     if height_stride % rows:
-        yield f"the height stride {height_stride} of {word} is no multiple of {rows}"
+        yield f"the height stride {height_stride} of {subject} is no multiple of {rows}"
     low, high = limits.get("stride", (0, width_stride))
     if width_stride and not low <= width_stride <= high:
-        yield f"the width stride {width_stride} of {word} is outside {low} to {high}"
+        yield f"the width stride {width_stride} of {subject} is outside {low} to {high}"
     low, high = limits.get("rows", (0, height_stride))
     if height_stride and not low <= height_stride <= high:
-        yield f"the height stride {height_stride} of {word} is outside {low} to {high}"
+        yield f"the height stride {height_stride} of {subject} is outside {low} to {high}"
 
 
-def _within(size: Sequence[int], width: int, height: int, word: str) -> Iterator[str]:
+def _within(size: Sequence[int], width: int, height: int, subject: str) -> Iterator[str]:
     least_width, least_height, most_width, most_height = size
     if not (least_width <= width <= most_width and least_height <= height <= most_height):
-        yield f"{word} is {width}x{height}, outside {least_width}x{least_height} to {most_width}x{most_height}"
+        yield f"{subject} is {width}x{height}, outside {least_width}x{least_height} to {most_width}x{most_height}"
 
 
 def _region(limits: dict[str, Any], region: tuple[int, int, int, int], shape: Any) -> Iterator[str]:
@@ -257,6 +257,6 @@ def _region(limits: dict[str, Any], region: tuple[int, int, int, int], shape: An
 
 def _scaling(limits: list[int], size: tuple[int, int], target: tuple[int, int]) -> Iterator[str]:
     shrink, grow = limits
-    for before, after, word in zip(size, target, ("width", "height"), strict=True):
+    for before, after, side in zip(size, target, ("width", "height"), strict=True):
         if after * shrink < before or after > before * grow:
-            yield f"the {word} goes from {before} to {after}; only 1/{shrink} to {grow} times is possible"
+            yield f"the {side} goes from {before} to {after}; only 1/{shrink} to {grow} times is possible"

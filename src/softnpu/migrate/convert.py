@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from softnpu.migrate import rows
-from softnpu.migrate.device import VARIABLE, DeviceArguments, device_lines, is_entry
-from softnpu.migrate.distributed import Loaders, process_group_lines, wrap_model
-from softnpu.migrate.edits import Change, EditList
-from softnpu.migrate.findings import Finding, Used, Uses, find, invalid, may_matter, needs_rewriting, parse
-from softnpu.migrate.names import Names
-from softnpu.migrate.newer import NewerUses
-from softnpu.migrate.place import Placer
-from softnpu.migrate.rewrite import Rewriter
-from softnpu.migrate.rules import Custom, Rules, built_in, with_custom
-from softnpu.migrate.source import Source
+from softnpu.migrate.reading.findings import Finding, Used, Uses, find, invalid, may_matter, needs_rewriting, parse
+from softnpu.migrate.reading.names import Names
+from softnpu.migrate.reading.newer import NewerUses
+from softnpu.migrate.reading.source import Source
+from softnpu.migrate.rewriting.device import VARIABLE, DeviceArguments, device_lines, is_entry
+from softnpu.migrate.rewriting.distributed import Loaders, process_group_lines, wrap_model
+from softnpu.migrate.rewriting.edits import Change, EditList
+from softnpu.migrate.rewriting.placement import Placer
+from softnpu.migrate.rewriting.rewrite import Rewriter
+from softnpu.migrate.rules import rows
+from softnpu.migrate.rules.rule_set import Custom, Rules, built_in, with_custom
 
 MARK = "# Written by ms_fmk_transplt; not to be converted again."
 

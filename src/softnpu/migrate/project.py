@@ -15,13 +15,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from softnpu.migrate import reports
 from softnpu.migrate.convert import Options, convert
-from softnpu.migrate.distributed import SHARE
 from softnpu.migrate.errors import MigrateError
-from softnpu.migrate.results import FileResult, Summary
-from softnpu.migrate.source import Source
-from softnpu.migrate.tree import (
+from softnpu.migrate.reading.source import Source
+from softnpu.migrate.reading.tree import (
     MAX_BYTES,
     MAX_FILES,
     Tree,
@@ -32,6 +29,9 @@ from softnpu.migrate.tree import (
     publish,
     scan,
 )
+from softnpu.migrate.reporting import reports
+from softnpu.migrate.reporting.results import FileResult, Summary
+from softnpu.migrate.rewriting.distributed import SHARE
 
 _PARALLEL = 64  # files from which more processes are worth their start
 Confirm = Callable[[str], bool]

@@ -18,7 +18,7 @@ import numpy as np
 from softnpu.base.dtypes import FORMAT_NAMES, element_size, to_ge
 from softnpu.base.watch import NodeRun, Seen
 from softnpu.graph.wire import Message, encode
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 VERSION = "2.0"
 NAME_LIMIT = 255  # bytes of a file name

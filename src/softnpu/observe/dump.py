@@ -16,14 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.base.log import ERROR, WARNING, log
-from softnpu.base.watch import NodeRun, watchers
+from softnpu.base.watch import NodeRun
 from softnpu.observe import _dump_file as content
+from softnpu.runtime.parts import Part
+from softnpu.runtime.process import Process
+from softnpu.runtime.watchers import Watchers
 
 Chunk = dict[str, Any]
 Callback = Callable[[Chunk], object]
-_CALLBACK = "dump_callback"
 _CHUNK_BYTES = 4 << 20
 _NO_EFFECT = ("dump_scene", "dump_kernel_data")
+
+
+class DumpControl(Part):
+    """What a program switched on: the dumps that run, where they go, and whether `init_dump` is in force."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.callback: tuple[Callback, int] | None = None  # takes the files, with its flag
+        self.running: list[Dump] = []
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,8 @@ def _steps(text: str) -> list[range]:
 class Dump:
     """A watcher that writes files below `dump_path`, or hands them to a callback of the program."""
 
-    def __init__(self, section: dict[str, Any], extra: dict[str, Any]) -> None:
-        self._extra = extra
+    def __init__(self, section: dict[str, Any], control: DumpControl) -> None:
+        self._control = control
         self._choices = [] if section.get("dump_scene") else _choices(section)
         self._mode = section.get("dump_mode", "output")
         self._statistics = section.get("dump_data", "tensor") == "stats"
@@ -64,7 +75,7 @@ class Dump:
         self._overflow = section.get("dump_debug") == "on"
         self._root = Path(section.get("dump_path", ".")).absolute() / time.strftime("%Y%m%d%H%M%S")
         self._taken: dict[str, list[_Choice]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come here in the middle of a call
         self._last_us = 0
         self.open = True
 
@@ -134,7 +145,7 @@ class Dump:
             [content.statistics(run, mode)] if self._statistics else content.tensors(run, mode, now)
         )
         self._store(self._folder(run) / name, pieces)
-        if full and self._callback() is None:
+        if full and self._control.callback is None:
             with self._lock, (self._folder(run) / "mapping.csv").open("a", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerow([name, full])
 
@@ -149,12 +160,8 @@ class Dump:
         name, _ = content.file_name("OpDebug", "Node_Opdebug", 0, max(run.stream, 0), now)
         self._store(self._folder(run) / name, content.overflow_record(run, status, now))
 
-    def _callback(self) -> tuple[Callback, int] | None:
-        found: tuple[Callback, int] | None = self._extra.get(_CALLBACK)
-        return found
-
     def _store(self, path: Path, pieces: Iterable[bytes]) -> None:
-        callback = self._callback()
+        callback = self._control.callback
         if callback is not None:
             _hand_over(*callback, path, b"".join(pieces))
             return
@@ -191,31 +198,31 @@ def _hand_over(function: Callback, flag: int, path: Path, data: bytes) -> None:
 # ---- switching on and off --------------------------------------------------------------------------------------------
 
 
-def configure(extra: dict[str, Any], section: dict[str, Any]) -> None:
+def configure(process: Process, section: dict[str, Any]) -> None:
     """Dump from now on as a checked `dump` section says; models that are loaded already keep what they had."""
-    listed = watchers(extra)
-    listed[:] = [one for one in listed if not isinstance(one, Dump)]
+    watchers = process.part(Watchers).looking
+    watchers[:] = [watcher for watcher in watchers if not isinstance(watcher, Dump)]
     for key in _NO_EFFECT:
         if key in section:
             text = f"dump.{key} of the configuration is read, but this version of softnpu does not act on it"
             log().write(WARNING, text, "DUMP", "configure")
-    made = Dump(section, extra)
-    if not made.idle:
-        listed.append(made)
-        extra.setdefault("dumps", []).append(made)
+    control = process.part(DumpControl)
+    dump = Dump(section, control)
+    if not dump.idle:
+        watchers.append(dump)
+        control.running.append(dump)
 
 
-def stop(extra: dict[str, Any]) -> None:
+def stop(process: Process) -> None:
     """End all dumping, of loaded models, too."""
-    listed = watchers(extra)
-    listed[:] = [one for one in listed if not isinstance(one, Dump)]
-    for one in extra.pop("dumps", ()):
-        one.open = False
+    watchers = process.part(Watchers).looking
+    watchers[:] = [watcher for watcher in watchers if not isinstance(watcher, Dump)]
+    control = process.part(DumpControl)
+    ended, control.running = control.running, []
+    for dump in ended:
+        dump.open = False
 
 
-def set_callback(extra: dict[str, Any], callback: Callback | None, flag: int = 0) -> None:
+def set_callback(process: Process, callback: Callback | None, flag: int = 0) -> None:
     """Hand dumps to a function of the program instead of writing files; None ends it."""
-    if callback is None:
-        extra.pop(_CALLBACK, None)
-    else:
-        extra[_CALLBACK] = callback, flag
+    process.part(DumpControl).callback = None if callback is None else (callback, flag)

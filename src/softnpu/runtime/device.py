@@ -14,7 +14,7 @@ from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import Board, used_by_others
-from softnpu.spec.tables.chips import CHIPS
+from softnpu.spec._generated.chips import CHIPS
 
 if TYPE_CHECKING:
     from softnpu.runtime.context import Context

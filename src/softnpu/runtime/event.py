@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Notify:
         self.id = number
         self.handle = 0
         self.key = ""
+        self.at_end: Callable[[Notify], None] | None = None  # of whoever shares it with other processes
         self._cell = Cell()
 
     @property
@@ -119,6 +121,11 @@ class Notify:
         old, self._cell = self._cell, cell
         if old.take(0):
             cell.set()
+
+    def end(self) -> None:
+        """It is destroyed: whoever shares it lets go."""
+        if self.at_end is not None:
+            self.at_end(self)
 
     def record(self) -> None:
         """Set the flag."""

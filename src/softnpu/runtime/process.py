@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 from softnpu.base import config, log
 from softnpu.base.config import Settings
@@ -16,7 +16,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import HandleTable, words
 from softnpu.base.recent import recent
 from softnpu.base.units import human, plural
-from softnpu.runtime import sharing, threads
+from softnpu.runtime import threads
 from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import MAX_SLOTS, SIZE, Board
@@ -25,6 +25,7 @@ from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.event import Event, Notify
 from softnpu.runtime.init_config import InitConfig
 from softnpu.runtime.memory import LASTING_KINDS, Memory
+from softnpu.runtime.parts import Part, Parts
 from softnpu.runtime.queue import Queue
 from softnpu.runtime.reports import ReportBook
 from softnpu.runtime.stream import ExceptionInfo, Stream
@@ -37,6 +38,7 @@ SURVIVES_FINALIZE = frozenset(
         *("roi_config", "resize_config", "border_config", "jpege_config"),
     }
 )
+PartT = TypeVar("PartT", bound=Part)
 _EXIT_SECONDS = 0.5
 _DEVICE_LIMITS = {0: 1152, 1: 1024, 2: 32768, 3: 32768, 4: 2 << 20}  # aclrtDeviceLimit → default
 
@@ -64,11 +66,7 @@ class Process:
         self.wait_timeout: float | None = None
         self.execute_timeout_us = 0
         self.device_limits = dict(_DEVICE_LIMITS)
-        self.extra: dict[str, Any] = {}
-        self.sweepers: list[
-            Callable[[Device], None]
-        ] = []  # who holds memory of a device without addresses, e.g. models
-        self.leak_reporters: list[Callable[[Device | None], list[str]]] = []  # lines about what was never given back
+        self.parts = Parts(self)
         self.board = _private_board()  # published from acl.init on
         self._event_numbers = itertools.count()
         self._arenas: dict[tuple[int, str], Arena] = {}
@@ -203,7 +201,7 @@ class Process:
                 kinds[kind] = kinds.get(kind, 0) + 1
         lines = [one.describe() for one in found]
         lines += [f"{plural(count, f'{words(kind)} handle')} never destroyed" for kind, count in sorted(kinds.items())]
-        lines += [line for reporter in tuple(self.leak_reporters) for line in reporter(device)]
+        lines += [line for part in self.parts.all() for line in part.leaks(device)]
         if not lines:
             return []
         return [f"{human(sum(one.size for one in found))} in {plural(len(found), 'allocation')}", *lines]
@@ -220,7 +218,8 @@ class Process:
         os.write(2, "\n".join([f"softnpu: leaks at {place}: {head}", *shown, ""]).encode())
 
     def _sweep(self) -> None:
-        sharing.close_all(self)
+        for part in self.parts.all():
+            part.finalize()
         for device in self.devices:
             with device.lock:
                 for context in tuple(device.contexts):
@@ -240,9 +239,7 @@ class Process:
         self.execute_timeout_us = 0
         self.device_limits = dict(_DEVICE_LIMITS)
         self.local = threading.local()  # no thread has a current context any more
-        self.extra.clear()
-        self.sweepers.clear()
-        self.leak_reporters.clear()
+        self.parts.clear()
         self._show(self.lasting)
 
     def _abandon(self) -> None:
@@ -251,7 +248,7 @@ class Process:
         self.memory = Memory(self.settings, HostBackend())
         self.atlas = self.memory.atlas
         self.local = threading.local()
-        self.extra.clear()
+        self.parts.clear()
         self._arenas.clear()
         self._known_devices.clear()
         self._show(self.lasting)
@@ -327,7 +324,6 @@ class Process:
             for context in tuple(device.contexts) if force else ():
                 self.end_context(context)
             if not device.contexts:
-                sharing.close_device(self, device)
                 self.sweep_device(device)
                 self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
                 device.restore()
@@ -337,8 +333,12 @@ class Process:
 
     def sweep_device(self, device: Device) -> None:
         """The memory of a device goes: whoever holds some without addresses lets go."""
-        for sweeper in tuple(self.sweepers):
-            sweeper(device)
+        for part in self.parts.all():
+            part.sweep(device)
+
+    def part(self, kind: type[PartT]) -> PartT:
+        """The state that a room keeps here, by its type; made on first use, gone after `acl.finalize`."""
+        return self.parts.get(kind)
 
     # ---- contexts, streams, events ----------------------------------------------------------------------------------
 
@@ -463,7 +463,7 @@ class Process:
     def end_notify(self, notify: Notify) -> None:
         """Destroy a notify."""
         self.handles.discard(notify.handle)
-        sharing.close_notify(self, notify)
+        notify.end()
         try:
             notify.context.notifies.remove(notify)
         except KeyError:

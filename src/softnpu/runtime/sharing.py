@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime import offers, virtual
+from softnpu.runtime import offers
 from softnpu.runtime.arena import CHUNK, Allocation
 from softnpu.runtime.event import Notify, SharedCell
-from softnpu.runtime.virtual import Physical, drop_physical, take_addresses
+from softnpu.runtime.parts import Part
+from softnpu.runtime.virtual import Mappings, Physical, take_addresses
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
@@ -19,7 +20,41 @@ if TYPE_CHECKING:
 _NO_PID_CHECK_MEMORY = 1
 _NO_PID_CHECK_NOTIFY = 2
 _PAGE = 4096
-_CLOSED = -1
+
+
+class Shared(Part):
+    """What this process offers to others and has from them."""
+
+    def __init__(self, owner: Process) -> None:
+        self._owner = owner
+        self.exports: dict[str, Allocation] = {}  # by key
+        self.imports: dict[str, Allocation] = {}
+        self.notifies: dict[Notify, int] = {}  # the descriptor of the page of each
+
+    @classmethod
+    def of(cls, owner: Process) -> Shared:
+        return cls(owner)
+
+    def finalize(self) -> None:
+        """Take records away and close descriptors."""
+        for notify in list(self.notifies):
+            self.close_notify(notify)
+        for device in self._owner.devices:
+            self.sweep(device)
+
+    def sweep(self, device: Device) -> None:
+        """End what is imported on a device and exported from it."""
+        for offers_by_key in (self.imports, self.exports):
+            for key in [key for key, allocation in list(offers_by_key.items()) if allocation.device is device]:
+                close_memory(self._owner, key)
+
+    def close_notify(self, notify: Notify) -> None:
+        """A notify ends: nobody can import it any longer. Its page stays, since a stream may still look at it."""
+        descriptor = self.notifies.pop(notify, None)
+        if descriptor is not None:
+            if notify.key:
+                offers.record(notify.key).unlink(missing_ok=True)
+            os.close(descriptor)
 
 
 # ---- memory between processes ----------------------------------------------------------------------------------------
@@ -46,7 +81,7 @@ def export_memory(process: Process, address: int, size: int, flag: int) -> str:
     descriptors = [offers.offered(descriptor) for _, descriptor in chunks]
     allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_MEMORY
     key = offers.publish(offers.Offer("memory", os.getpid(), descriptors, size, address - start, allowed, is_open))
-    process.extra.setdefault("exports", {})[key] = allocation
+    process.part(Shared).exports[key] = allocation
     process.memory.exported.setdefault(allocation.address, []).append(offers.record(key))
     return key
 
@@ -62,7 +97,7 @@ def import_memory(process: Process, key: str, flag: int) -> int:
     if offer.offset + offer.size > whole or offer.size == 0:
         raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is not known: the file is damaged", "export again")
     with process.lock:
-        imports = process.extra.setdefault("imports", {})
+        imports = process.part(Shared).imports
         if key in imports:
             raise NpuError(
                 codes.RT_PARAM_INVALID, f"key {key} is imported already", "use the pointer of the first import"
@@ -87,11 +122,12 @@ def import_memory(process: Process, key: str, flag: int) -> int:
 
 def close_memory(process: Process, key: str) -> None:
     """Undo an export or an import of this process."""
-    imported = process.extra.get("imports", {}).pop(key, None)
+    shared = process.part(Shared)
+    imported = shared.imports.pop(key, None)
     if imported is not None:
         process.memory.release(imported)
         return
-    exported = process.extra.get("exports", {}).pop(key, None)
+    exported = shared.exports.pop(key, None)
     if exported is None:
         raise NpuError(
             codes.RT_PARAM_INVALID,
@@ -141,6 +177,7 @@ def import_physical(process: Process, number: int, device_id: int) -> int:
     device = process.device(device_id)
     if offer.size == 0 or offer.size % CHUNK:
         raise NpuError(codes.RT_PARAM_INVALID, f"key {key} is not known: the file is damaged", "export again")
+    process.part(Mappings)  # which closes it when the device goes
     (descriptor,) = offers.open_all(offer, key, offer.size)[:1]
     return process.handles.add("physical_mem", Physical(device, offer.size, descriptor, imported=True))
 
@@ -155,12 +192,13 @@ def export_notify(process: Process, notify: Notify, length: int, flag: int) -> s
             codes.INVALID_PARAM, f"export flag {flag} is not known", "pass 0, or 2 to turn the process check off"
         )
     with process.lock:
-        shared = process.extra.setdefault("notifies", {})
-        if notify not in shared:
-            shared[notify] = _share_notify(notify)
+        shared = process.part(Shared)
+        notify.at_end = shared.close_notify
+        if notify not in shared.notifies:
+            shared.notifies[notify] = _share_notify(notify)
         if not notify.key:
             allowed, is_open = [os.getpid()], flag == _NO_PID_CHECK_NOTIFY
-            descriptors = [offers.offered(shared[notify])]
+            descriptors = [offers.offered(shared.notifies[notify])]
             notify.key = offers.publish(offers.Offer("notify", os.getpid(), descriptors, _PAGE, 0, allowed, is_open))
     return notify.key
 
@@ -207,37 +245,3 @@ def _word(address: int) -> memoryview:
     import ctypes
 
     return memoryview((ctypes.c_uint8 * 1).from_address(address)).cast("B")
-
-
-def close_notify(process: Process, notify: Notify) -> None:
-    """A notify ends: nobody can import it any longer. Its page stays, since a stream may still look at it."""
-    descriptor = process.extra.get("notifies", {}).pop(notify, None)
-    if descriptor is not None:
-        if notify.key:
-            offers.record(notify.key).unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def close_device(process: Process, device: Device) -> None:
-    """The memory of a device is released: end what is mapped there, imported there and exported from there."""
-    mapped, imports, exports = (process.extra.get(name, {}) for name in ("mapped", "imports", "exports"))
-    for address in list(mapped):
-        allocation = process.atlas.find(address)
-        if allocation is not None and allocation.device is device:
-            virtual.unmap(process, address)
-    for key in [key for owned in (imports, exports) for key, one in list(owned.items()) if one.device is device]:
-        close_memory(process, key)
-    for handle, _, memory in process.handles.live("physical_mem"):
-        if memory.device is device and not memory.mapped:
-            process.handles.discard(handle)
-            drop_physical(memory)
-
-
-def close_all(process: Process) -> None:
-    """The process is finalised: take records away and close descriptors."""
-    for notify in list(process.extra.get("notifies", {})):
-        close_notify(process, notify)
-    for device in process.devices:
-        close_device(process, device)
-    for device in process.devices:  # memory of one device may have been mapped on another
-        close_device(process, device)

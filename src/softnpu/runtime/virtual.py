@@ -11,6 +11,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
 from softnpu.runtime import offers
 from softnpu.runtime.arena import CHUNK, Allocation
+from softnpu.runtime.parts import Part
 
 if TYPE_CHECKING:
     from softnpu.runtime.device import Device
@@ -31,6 +32,35 @@ class Physical:
     mapped: int = 0
     key: str = ""
     imported: bool = False
+
+
+class Mappings(Part):
+    """Which physical memory is mapped at which reserved addresses; ends both with their device."""
+
+    def __init__(self, owner: Process) -> None:
+        self._owner = owner
+        self.mapped: dict[int, Physical] = {}  # by address
+
+    @classmethod
+    def of(cls, owner: Process) -> Mappings:
+        return cls(owner)
+
+    def finalize(self) -> None:
+        """Unmap everything, then close all physical memory."""
+        for _ in range(2):  # memory of one device may be mapped on another
+            for device in self._owner.devices:
+                self.sweep(device)
+
+    def sweep(self, device: Device) -> None:
+        """Unmap what is mapped on a device, and close its physical memory that is mapped nowhere."""
+        for address in list(self.mapped):
+            allocation = self._owner.atlas.find(address)
+            if allocation is not None and allocation.device is device:
+                unmap(self._owner, address)
+        for handle, _, memory in self._owner.handles.live("physical_mem"):
+            if memory.device is device and not memory.mapped:
+                self._owner.handles.discard(handle)
+                drop_physical(memory)
 
 
 def reserve(process: Process, size: int) -> int:
@@ -92,6 +122,7 @@ def make_physical(process: Process, device: Device, size: int) -> int:
             f"{size} bytes are no multiple of the granularity of {CHUNK}",
             "see acl.rt.mem_get_allocation_granularity",
         )
+    process.part(Mappings)  # which closes it when the device goes
     with device.arena.lock:
         process.memory.check_room(device, size)
         try:
@@ -158,14 +189,14 @@ def map_memory(process: Process, address: int, size: int, offset: int, memory: P
             raise NpuError(codes.RT_MEMORY_ALLOCATION, str(error), "unmap memory first") from error
         memory.mapped += 1
         allocation.note = ""
-        process.extra.setdefault("mapped", {})[address] = memory
+        process.part(Mappings).mapped[address] = memory
 
 
 def unmap(process: Process, address: int) -> None:
     """Take physical memory away from reserved addresses."""
     with process.lock:
         allocation = _reservation(process, address)
-        memory: Physical | None = process.extra.get("mapped", {}).pop(address, None)
+        memory = process.part(Mappings).mapped.pop(address, None)
         if memory is None:
             raise NpuError(
                 codes.RT_PARAM_INVALID, f"nothing is mapped at {address:#x}", "map memory with acl.rt.map_mem first"

@@ -11,8 +11,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.compiler.frontends.onnx.reader import read
-from softnpu.compiler.infer import encode_model, infer_graph
-from softnpu.compiler.lower import lower
+from softnpu.compiler.lowering.infer import encode_model, infer_graph
+from softnpu.compiler.lowering.lower import lower
 from softnpu.graph.ir import Graph
 from softnpu.graph.onnx_def import make_tensor, make_value_info
 

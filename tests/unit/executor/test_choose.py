@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.base.errors import NpuError
 from softnpu.compiler import build
-from softnpu.compiler.options import Options
+from softnpu.compiler.options.rows import Options
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place
 from softnpu.executor.engines.nodewise import NodewiseEngine

@@ -14,7 +14,7 @@ from softnpu.base.errors import NpuError
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.base.trace import Span, bus
 from softnpu.compiler import build
-from softnpu.compiler.options import Options
+from softnpu.compiler.options.rows import Options
 from softnpu.executor import model as rooms
 from softnpu.executor.model import TOLERANCE, Given, Model
 from softnpu.graph.om import Om
@@ -248,6 +248,6 @@ def test_unloaded(model: Model) -> None:
 def test_names_that_do_not_fit_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Om.open(convert(tmp_path))
     info = source.info()
-    info.extra["engine_outputs"] = []
+    info.run.engine_outputs = []
     monkeypatch.setattr(source, "info", lambda: info)
     assert code(Model, source, process().current()) == DAMAGED

@@ -14,8 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun
-from softnpu.compiler import build, options, shapes
-from softnpu.compiler.infer import infer_node
+from softnpu.compiler import build
+from softnpu.compiler.interface import shapes
+from softnpu.compiler.lowering.infer import infer_node
+from softnpu.compiler.options import checks
+from softnpu.compiler.options.rows import parse
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place, view
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine
@@ -126,21 +129,21 @@ MODELS = [convolutions, attention, several_outputs, bodies, half]
 
 def convert(model: Onnx, outputs: str, *more: str) -> Om:
     model.save(Path("m.onnx"), outputs)
-    made = options.parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
-    options.check(made)
+    made = parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
+    checks.check(made)
     (path,) = build.build(made).files
     return Om.open(path)
 
 
 def run(engine: Engine, source: Om, feeds: list[Array]) -> list[Array]:
     info = source.info()
-    names = [one for one in info.extra["engine_inputs"] if one is not None]
+    names = [one for one in info.run.engine_inputs if one is not None]
     given = [np.ascontiguousarray(one) for one in feeds]
     inputs = [
         Place(name, one.dtype, array.shape, int(array.ctypes.data))
         for name, one, array in zip(names, info.inputs, given, strict=True)
     ]
-    plan = engine.plan(inputs, [Place(name, -1, None, 0) for name in dict.fromkeys(info.extra["engine_outputs"])])
+    plan = engine.plan(inputs, [Place(name, -1, None, 0) for name in dict.fromkeys(info.run.engine_outputs)])
     plan.run()
     return [view(Place("", dtype, shape, address)).copy() for dtype, shape, address, _keep in plan.results()]
 
@@ -184,7 +187,7 @@ def host_model() -> Om:
         last = node.output
     graph.outputs.append(Output(last, "y"))
     info = build.describe_model(graph, shapes.Shapes())
-    made = options.parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
+    made = parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
     build.write(graph, info, Path("host.om"), made, check=True)
     return Om.open(Path("host.om"))
 
@@ -213,7 +216,7 @@ class Watcher:
 
 def test_steps_of_numpy() -> None:
     source = host_model()
-    assert source.info().extra["steps"]
+    assert source.info().run.steps
     engine = NodewiseEngine(source, source.info())
     engine.watchers = (watcher := Watcher(),)
     x = floats(3, 4, 4)

@@ -12,8 +12,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from softnpu.media.formats import pixel_format
-from softnpu.media.picture import Pixels
+from softnpu.media.pixels.formats import pixel_format
+from softnpu.media.pixels.picture import Pixels
 
 GUARD = 0xA5
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.media.formats import PixelFormat, pixel_format
-from softnpu.media.picture import Pixels
-from softnpu.spec.tables.pixel_formats import FORMATS
+from softnpu.media.pixels.formats import PixelFormat, pixel_format
+from softnpu.media.pixels.picture import Pixels
+from softnpu.spec._generated.pixel_formats import FORMATS
 
 Array = np.ndarray[Any, Any]
 ALL = [pixel_format(value) for value in FORMATS]

@@ -10,8 +10,8 @@ import av
 import numpy as np
 import pytest
 
-from softnpu.media.video import annexb
-from softnpu.media.video.sps import parse
+from softnpu.media.codecs.video import annexb
+from softnpu.media.codecs.video.sps import parse
 
 LIBRARY = {"h264": "libx264", "hevc": "libx265"}
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("libcst")
 from softnpu.cli import pytorch_analyse
-from softnpu.migrate.chip_rows import lacks
+from softnpu.migrate.analysis.chip_rows import lacks
 from softnpu.migrate.errors import MigrateError
 
 LIBRARY = """import torch

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 pytest.importorskip("libcst")
-from softnpu.migrate.reports import write_template
+from softnpu.migrate.reporting.reports import write_template
 
 CHECK = """
 import torch, torch.nn.functional as F

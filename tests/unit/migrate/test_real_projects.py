@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("libcst")
 from softnpu.cli import ms_fmk_transplt
-from softnpu.migrate import rows
 from softnpu.migrate.convert import Options, convert
-from softnpu.migrate.reports import write_launcher
-from softnpu.migrate.source import Source
+from softnpu.migrate.reading.source import Source
+from softnpu.migrate.reporting.reports import write_launcher
+from softnpu.migrate.rules import rows
 
 
 def project(tmp_path, text, *words):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("libcst")
 from softnpu.migrate.convert import Options, convert
-from softnpu.migrate.source import Source
+from softnpu.migrate.reading.source import Source
 
 
 def migrate(text, head="import torch\n", **options):

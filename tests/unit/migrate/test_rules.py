@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("libcst")
 from softnpu.migrate.convert import Options, convert
 from softnpu.migrate.errors import MigrateError
-from softnpu.migrate.rules import read_custom
-from softnpu.migrate.source import Source
+from softnpu.migrate.reading.source import Source
+from softnpu.migrate.rules.rule_set import read_custom
 
 GUIDE = {
     "rules": {

@@ -9,13 +9,13 @@ pytest.importorskip("libcst")
 import libcst as cst
 
 from softnpu.migrate import convert as conversion
-from softnpu.migrate.bindings import Bindings
 from softnpu.migrate.convert import Options, convert
-from softnpu.migrate.findings import may_matter
-from softnpu.migrate.names import Names
 from softnpu.migrate.project import convert_file
-from softnpu.migrate.rules import built_in
-from softnpu.migrate.source import Source
+from softnpu.migrate.reading.bindings import Bindings
+from softnpu.migrate.reading.findings import may_matter
+from softnpu.migrate.reading.names import Names
+from softnpu.migrate.reading.source import Source
+from softnpu.migrate.rules.rule_set import built_in
 
 SOURCES = {
     "plain": "import torch.cuda.amp as amp\nfrom torch import cuda\namp.autocast\ncuda.Stream\n",

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from softnpu.runtime import board as module
 from softnpu.runtime.board import Board, DeviceUse, read, read_all, used_by_others
-
-SOURCE = Path(module.__file__).parents[2]
+from tests.paths import SOURCE
 
 CHILD = """
 import sys, time

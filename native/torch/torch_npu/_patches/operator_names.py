@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_npu.operators import PUBLIC, without_collecting
-from torch_npu.operators._table import SCHEMAS
+from torch_npu.operators._generated.schemas import SCHEMAS
 
 _PREFIX = "npu::"
 _LISTED = {schema.partition("(")[0].partition(".")[0] for group in SCHEMAS.values() for schema in group}

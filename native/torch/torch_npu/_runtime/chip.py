@@ -18,7 +18,7 @@ from torch_npu._environment import chip_mode, flag, one_of
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu._runtime.devices import Soc, soc
 
-_RULES, _ONE_DEVICE, _SATURATES = 1, 2, 4  # the bits of csrc/chip.h
+_RULES, _ONE_DEVICE, _SATURATES = 1, 2, 4  # the bits of csrc/device/chip.h
 _STREAMS = ("8", "32")
 
 
@@ -93,7 +93,7 @@ def install() -> None:
     _C._set_streams_per_device(int(one_of("STREAMS_PER_DEVICE", _STREAMS, "32")))
     bits, backend = (_SATURATES if saturates() else 0), ""
     if chip_mode():
-        from torch_npu._runtime._generated.chip_rows import ROWS  # only here: most programs never need them
+        from softnpu.spec._generated.torch_adapter import ROWS  # only here: most programs never need them
 
         generation = _generation(ROWS, chip().family)
         _declare(ROWS, generation["name"], chip())

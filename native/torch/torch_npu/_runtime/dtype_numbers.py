@@ -10,7 +10,7 @@ from enum import IntEnum
 from types import ModuleType
 from typing import Any
 
-from softnpu.spec.tables.dtypes import DTYPES
+from softnpu.spec._generated.dtypes import DTYPES
 
 OFFSET = 256
 _OWN_NAMES = {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from softnpu.base.watch import NodeRun, Seen, show
-from softnpu.observe.dump import Dump
+from softnpu.observe.dump import Dump, DumpControl
 from torch_npu._runtime import stream_ids as ids
 from torch_npu._runtime.dtype_numbers import NUMBERS, OFFSET
 from torch_npu._runtime.face import torch_with_npu
@@ -62,7 +62,7 @@ class OperatorDump(Looking):
         layers = (name for entry in section.get("dump_list", ()) for name in entry.get("layer", ()))
         self._names = frozenset(layers)
         self._inputs = section.get("dump_mode", "output") != "output" or section.get("dump_debug") == "on"
-        self._files = Dump({**section, "dump_list": []}, {})
+        self._files = Dump({**section, "dump_list": []}, DumpControl())
         self._numbers = itertools.count()
 
     def stop(self) -> None:

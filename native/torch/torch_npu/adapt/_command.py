@@ -17,11 +17,11 @@ from softnpu.executor.single_op import SingleOps
 from softnpu.executor.single_op_match import OpAttr
 from torch_npu._errors import ErrCode, ops_error
 from torch_npu._runtime.devices import Context, process
-from torch_npu.operators._common import _ACL_TYPES
+from torch_npu.operators.common.arguments import ACL_TYPES
 
 _ND = 2
 _KEPT = 20000  # operators that stay ready, as many as acl.op keeps
-_codes = {dtype: code for code, dtype in _ACL_TYPES.items()}
+_codes = {dtype: code for code, dtype in ACL_TYPES.items()}
 _lock = threading.Lock()
 
 

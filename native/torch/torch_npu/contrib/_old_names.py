@@ -52,7 +52,7 @@ def fast_rcnn_inference_single_image(
     topk_per_image: int,
 ) -> tuple[Any, Tensor]:
     """Detections of one image from boxes (n, 4 or 4 * classes) and scores (n, classes + 1), and which rows they come from."""
-    from torch_npu.operators.boxes_nms import order  # its kernel is made when it is first needed
+    from torch_npu.operators.boxes.nms import order  # its kernel is made when it is first needed
 
     good = torch.isfinite(boxes).all(1) & torch.isfinite(scores).all(1)
     rows = good.nonzero().squeeze(1)

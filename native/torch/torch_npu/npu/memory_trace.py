@@ -1,6 +1,6 @@
 """Snapshots and history of memory, in the form that torch's memory viewer reads.
 
-The history is kept block by block in C++ (csrc/memory_trace.*). Stacks hold the program's Python frames; those of C++ are left out.
+The history is kept block by block in C++ (csrc/memory/trace.*). Stacks hold the program's Python frames; those of C++ are left out.
 `segment_map`, `segment_unmap` and `workspace_snapshot` do not occur: segments keep their size, and operators have no workspaces.
 """
 
@@ -19,7 +19,7 @@ from torch_npu.npu import _flame
 from torch_npu.npu._lazy import _lazy_init
 
 _ENABLED = (None, "state", "all")
-_CONTEXTS = (None, "state", "alloc", "all")  # their places are the numbers of Stacks in csrc/memory_trace.h
+_CONTEXTS = (None, "state", "alloc", "all")  # their places are the numbers of Stacks in csrc/memory/trace.h
 _STACKS = ("python", "all")
 _MOST_FOR_OOM = 100_000  # entries of the history that OOM_SNAPSHOT_ENABLE=1 keeps
 _OFF, _WITH_HISTORY, _STATE_ONLY = 0, 1, 2

@@ -239,7 +239,7 @@ class ExternalEvent(Event):
 
 
 def _moment(event: torch.Event) -> int:
-    """Nanoseconds of the steady clock: the first word of what csrc/guard.cpp keeps for an event."""
+    """Nanoseconds of the steady clock: the first word of what csrc/device/guard.cpp keeps for an event."""
     if not event.event_id:
         raise RuntimeError("Both events must be recorded before calculating elapsed time." + pta_error(ErrCode.PARAM))
     return ctypes.c_int64.from_address(event.event_id).value

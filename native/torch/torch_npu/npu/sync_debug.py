@@ -1,7 +1,7 @@
 """Sync debug mode: warn or raise where a program makes the host wait for the device.
 
 Told are `.item()` and what uses it, blocking copies between npu and the host, and operators whose answer or its size depends on
-values, in all threads of the process (`csrc/sync_debug.*`). In the default mode nothing is looked at.
+values, in all threads of the process (`csrc/device/sync_debug.*`). In the default mode nothing is looked at.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]
 import torch_npu
 from torch_npu.onnx._symbolic import symbolic
 from torch_npu.operators import body_of
-from torch_npu.operators._table import SCHEMAS
+from torch_npu.operators._generated.schemas import SCHEMAS
 
 _OPSET = 9  # the first that torch exports; ATC reads 11
 _IRREGULAR = {"fast_gelu": "NPUFastGelu", "npu_geglu": "NPUGeGlu", "npu_ptiou": "NPUIou"}

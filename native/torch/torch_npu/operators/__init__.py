@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torch_npu._errors import ErrCode, ops_error
-from torch_npu.operators._table import PUBLIC, SCHEMAS
+from torch_npu.operators._generated.schemas import PUBLIC, SCHEMAS
 
 __all__ = ["PUBLIC", "register"]
 
@@ -35,15 +35,11 @@ def without_collecting() -> Iterator[None]:
 
 
 def body_of(module: str, name: str) -> Callable[..., Any]:
-    """The function behind an operator; one that says so where there is none."""
-    try:
-        found = import_module(f"{__name__}.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{module}":
-            raise
-        found = None
-    body = getattr(found, name.replace(".", "__"), None)
-    return body if body is not None else _missing(name)
+    """The function behind an operator, from the module that its row names; where it names none, one that says so."""
+    if not module:
+        return _missing(name)
+    body: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name.replace(".", "__"))
+    return body
 
 
 def _missing(name: str) -> Callable[..., Any]:
@@ -81,11 +77,11 @@ def register() -> None:
 
 def _declare() -> Any:
     library = torch._C._dispatch_library("FRAGMENT", "npu", "")
-    there = {name.removeprefix("npu::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu::")}
+    in_cpp = {name.removeprefix("npu::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu::")}
     for module, schemas in SCHEMAS.items():
         for schema in schemas:
             name = schema.partition("(")[0]
-            if name in there:
+            if name in in_cpp:
                 continue
             library.define(schema, "", ())
             kernel = _lazy(module, name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softnpu.base.dtypes import FORMAT_NAMES, from_ge
-from softnpu.compiler.lower import captures
+from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.om import Om, StoredProgram, attr_value, damaged
 from softnpu.graph.onnx_def import GRAPH
 from softnpu.graph.wire import WireError, decode

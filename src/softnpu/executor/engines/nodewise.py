@@ -21,7 +21,7 @@ from softnpu.base.dtypes import element_size, from_onnx, numpy_name, to_onnx
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun, Seen, Watcher, show
-from softnpu.compiler.evaluate import runtime
+from softnpu.compiler.lowering.evaluate import runtime
 from softnpu.executor.engines._units import ND, Facts, Piece, Unit, facts_of, take_apart
 from softnpu.executor.engines.base import Array, Engine, Place, Plan, Shape, view
 from softnpu.executor.engines.mixed import MixedEngine, _compute
@@ -103,7 +103,7 @@ class NodewiseEngine(Engine):
         self._weights = source.all_weights()
         self._facts = facts_of(source)
         self._pieces = [take_apart(one, self._facts) for one in programs or source.programs()]
-        self._steps: list[dict[str, Any]] = info.extra.get("steps") or []
+        self._steps = info.run.steps
         MixedEngine([self] * len(self._pieces), self._steps)  # refuses steps that cannot be run
         self._iterations = itertools.count()
         self.watchers: tuple[Watcher, ...] = ()

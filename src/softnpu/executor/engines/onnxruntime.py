@@ -11,7 +11,7 @@ import numpy as np
 from softnpu.base.config import compute_threads
 from softnpu.base.dtypes import from_onnx, numpy_name, to_onnx
 from softnpu.base.log import WARNING, log
-from softnpu.compiler.evaluate import runtime
+from softnpu.compiler.lowering.evaluate import runtime
 from softnpu.executor import crowd
 from softnpu.executor.engines.base import Engine, Place, Plan, Shape
 from softnpu.graph.om import WEIGHTS, StoredProgram

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from softnpu.flow.body import Inlet, Place
-from softnpu.flow.flowmsg import FlowMsgQueue
+from softnpu.flow.functions.flowmsg import FlowMsgQueue
+from softnpu.flow.functions.running import current
 from softnpu.flow.message import Message
-from softnpu.flow.register import MsgTypeRegister
-from softnpu.flow.running import current
+from softnpu.flow.values.register import MsgTypeRegister
 
 
 @contextmanager

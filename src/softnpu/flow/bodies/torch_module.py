@@ -6,13 +6,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softnpu.flow import codes, log, torch_door, work
+from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import inside, source_of
 from softnpu.flow.bodies.function import load_targets
 from softnpu.flow.body import Inlet, Outlet, Place
+from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import TORCH_TENSOR, Message
-from softnpu.flow.register import pickle_loads
+from softnpu.flow.values import torch_door
+from softnpu.flow.values.register import pickle_loads
 
 LOADER = "softnpu.flow.bodies.torch_module:load"
 Function = tuple[Callable[..., Any], tuple[int, ...]]  # what is called, and the node's outputs that it writes

@@ -8,14 +8,17 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softnpu.flow import codes, log, udf, work
+from softnpu.flow import codes, log
+from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.common import inside, queues_of, source_of
 from softnpu.flow.body import Inlet, Outlet, Place
+from softnpu.flow.drawing import work
 from softnpu.flow.errors import DfException
-from softnpu.flow.flowmsg import FlowMsg, FlowMsgQueue
+from softnpu.flow.functions import run_context
+from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Function
-from softnpu.flow.register import MsgTypeRegister, pickle_loads
+from softnpu.flow.values.register import MsgTypeRegister, pickle_loads
 
 
 class _Notice(threading.local):
@@ -48,8 +51,6 @@ class UdfBody:
         self._register = MsgTypeRegister.loads(data["register"])
         self._place = place
         if data["closures"]:
-            from softnpu.flow.bodies.closure import Closures
-
             self._closures = Closures(data["closures"])
             self._closures.start(place)
         with inside(place):
@@ -60,7 +61,7 @@ class UdfBody:
                     raise DfException(f"{type(made).__name__} has no function {function.name}.", codes.FUNC_FAILED)
                 self._targets.append(target)
             initialise = getattr(made, "init_flow_func", None)
-            code = initialise(udf.PyMetaParams(place)) if initialise is not None else 0
+            code = initialise(run_context.PyMetaParams(place)) if initialise is not None else 0
         if type(code) is not int or code:
             raise DfException(
                 f"init_flow_func of node {place.node} returned {code!r}; it has to return 0.", code or codes.FUNC_FAILED
@@ -71,17 +72,17 @@ class UdfBody:
         exception = None
         if not messages:
             exception, self._notice.exception = self._notice.exception, None
-        context = udf.MetaRunContext(
+        context = run_context.MetaRunContext(
             self._place, out, self._maps[function], source_of(messages), self._closures, exception
         )
         return self._run(function, context, [FlowMsg(message) for message in messages])
 
     def stream(self, function: int, inlets: Sequence[Inlet], out: Outlet) -> int:
         """One entry of a stream function, which gets queues in the place of messages."""
-        context = udf.MetaRunContext(self._place, out, self._maps[function], None, self._closures, stream=True)
+        context = run_context.MetaRunContext(self._place, out, self._maps[function], None, self._closures, stream=True)
         return self._run(function, context, queues_of(self._queues, function, inlets, self._register))
 
-    def _run(self, function: int, context: udf.MetaRunContext, inputs: Sequence[Any]) -> int:
+    def _run(self, function: int, context: run_context.MetaRunContext, inputs: Sequence[Any]) -> int:
         with inside(self._place):
             code = self._targets[function](context, inputs)
         if isinstance(code, int):

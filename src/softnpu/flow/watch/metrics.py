@@ -8,8 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from softnpu.flow import cells
-from softnpu.flow.cells import CALLING, STATES
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import CALLING, STATES
 from softnpu.flow.watch.sources import Source, source_of
 
 WINDOW = 10.0

@@ -17,7 +17,7 @@ from softnpu.flow.watch.view import on_terminal
 from softnpu.flow.watch.words import clock, rate
 
 if TYPE_CHECKING:
-    from softnpu.flow.graph import FlowGraph
+    from softnpu.flow.application.graph import FlowGraph
 
 _PERIOD = 0.2
 _WINDOW = 10.0

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from softnpu.flow import cells
-from softnpu.flow.cells import STATES
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import STATES
 from softnpu.flow.watch.metrics import Metrics, Row
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from softnpu.flow import cells, log
-from softnpu.flow.layout import APPLICATION, Channel
+from softnpu.flow import log
 from softnpu.flow.plan import INPUT, Port
+from softnpu.flow.planning.layout import APPLICATION, Channel
+from softnpu.flow.running import cells
 from softnpu.flow.watch.metrics import Metrics, Row
 from softnpu.flow.watch.sources import Source
 from softnpu.flow.watch.view import plain

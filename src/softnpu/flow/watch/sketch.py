@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from softnpu.flow.nodes import ATTR_DEPTH, ATTR_POLICY, CountBatch, FlowData, FlowNode
-from softnpu.flow.points import FuncProcessPoint, GraphProcessPoint
+from softnpu.flow.drawing.nodes import ATTR_DEPTH, ATTR_POLICY, CountBatch, FlowData, FlowNode
+from softnpu.flow.drawing.points import FuncProcessPoint, GraphProcessPoint
 
 if TYPE_CHECKING:
-    from softnpu.flow.graph import FlowGraph
+    from softnpu.flow.application.graph import FlowGraph
 
 FUNCTION, MODEL, NPU_MODEL, INPUT, OUTPUT = "function", "model", "npu_model", "input", "output"
 

@@ -13,7 +13,7 @@ from softnpu.flow.watch.words import columns, duration, rate, share, size
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from softnpu.flow.graph import FlowGraph
+    from softnpu.flow.application.graph import FlowGraph
 
 _HEADS = (
     "node", "state", "calls", "rate", "busy", "queue", "p50", "p90", "p99", "wait p50", "wait p99", "failed", "dropped",

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
-from softnpu.media import csc, rules
+from softnpu.media import rules
+from softnpu.media.pixels import csc
 from softnpu.runtime.device import Device
 from softnpu.runtime.event import Mark
+from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
 
 ENGINES = {"vpc": 1, "jpegd": 2, "jpege": 4, "pngd": 8}
 _ALL = sum(ENGINES.values())
-_KEY = "media.channels"
 _CSC_MATRIX = 0
 _PARAM_BYTES = 4
 # What a task meets that a check could not see; hardware tells all of it by one code.
@@ -47,7 +48,7 @@ class _InFlight(Mark):
         self._channel.tasks.discard(self)
 
 
-class _Channels:
+class _Channels(Part):
     """The open channels of the process."""
 
     def __init__(self) -> None:
@@ -72,18 +73,6 @@ class _Channels:
                 self.remove(channel)
 
 
-def _channels() -> _Channels:
-    owner = process()
-    found: _Channels | None = owner.extra.get(_KEY)
-    if found is None:
-        with owner.lock:
-            found = owner.extra.get(_KEY)
-            if found is None:
-                found = owner.extra[_KEY] = _Channels()
-                owner.sweepers.append(found.sweep)
-    return found
-
-
 class ChannelDesc:
     """What a program says about a channel, and the channel once it is open."""
 
@@ -96,14 +85,14 @@ class ChannelDesc:
     @property
     def channel(self) -> Channel | None:
         """The open channel; one that went with its device is none."""
-        found = self._channel
-        return found if found is not None and found.alive else None
+        channel = self._channel
+        return channel if channel is not None and channel.alive else None
 
     @property
     def id(self) -> int:
         """The number of the channel, 0 while there is none."""
-        found = self.channel
-        return found.id if found is not None else 0
+        channel = self.channel
+        return channel.id if channel is not None else 0
 
     def set_mode(self, mode: int) -> None:
         """Choose the engines by their bits."""
@@ -150,7 +139,7 @@ class ChannelDesc:
         for engine, bit in ENGINES.items():
             if self.mode & bit:
                 rules.supports(engine, 1)
-        self._channel = _channels().add(device)
+        self._channel = process().part(_Channels).add(device)
 
     def close(self) -> None:
         """`dvpp_destroy_channel`: tasks on their way have all they need and go on."""
@@ -167,7 +156,7 @@ class ChannelDesc:
             "call acl.rt.synchronize_stream first",
         )
         self._channel = None
-        _channels().remove(channel)
+        process().part(_Channels).remove(channel)
 
     def discard(self) -> None:
         """The description goes; a channel that is still open goes with it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media.picture import Picture, Region
+from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
 
 MOST_PICTURES = 256

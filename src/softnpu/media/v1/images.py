@@ -8,23 +8,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.media import rules
-from softnpu.media.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
-from softnpu.media.picture import MAX_SIDE, Picture, Pixels
+from softnpu.media.codecs import png
+from softnpu.media.codecs.jpeg import decode, encode, header
+from softnpu.media.codecs.jpeg.header import JpegInfo
+from softnpu.media.codecs.png import PngInfo
+from softnpu.media.pixels.formats import UNKNOWN, YUV_400, PixelFormat, pixel_format
+from softnpu.media.pixels.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
 from softnpu.runtime.memory import ShortRead
 from softnpu.runtime.process import process
 from softnpu.runtime.stream import Stream
-
-if TYPE_CHECKING:
-    from softnpu.media.jpeg.header import JpegInfo
-    from softnpu.media.png import PngInfo
 
 _BYTE = np.dtype(np.uint8)
 _CELL = struct.Struct("<I")
@@ -56,56 +56,46 @@ def _need_size(size: int) -> None:
 
 def jpeg_info(address: int, size: int) -> tuple[int, int, int, int]:
     """Width, height, components and sub-sampling of a JPEG, as they are coded."""
-    from softnpu.media.jpeg import header
-
     info = header.parse(_file(address, size))
     return info.width, info.height, info.components, _SAMPLINGS.get(info.sampling, _SAMPLING_UNKNOWN)
 
 
 def png_info(address: int, size: int) -> tuple[int, int, int]:
     """Width, height and components of a PNG."""
-    from softnpu.media import png
-
     info = png.parse(_file(address, size))
     return info.width, info.height, info.components
 
 
 def jpeg_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded JPEG takes."""
-    from softnpu.media.jpeg import header
-
     info = header.parse(_file(address, size))
     return _fits(_jpeg_output(info, Picture(format=form)))
 
 
 def png_decoded_size(address: int, size: int, form: int) -> int:
     """The bytes that the decoded PNG takes."""
-    from softnpu.media import png
-
     return _fits(_png_output(png.parse(_file(address, size)), Picture(format=form)))
 
 
-def _fits(made: Picture) -> int:
+def _fits(output: Picture) -> int:
     """The bytes of a picture, if its description can say so many."""
-    if made.size > _MOST_BYTES:
+    if output.size > _MOST_BYTES:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the picture of {made.width}x{made.height} would take {made.size} bytes",
+            f"the picture of {output.width}x{output.height} would take {output.size} bytes",
             "scale it down before it is saved",
         )
-    return made.size
+    return output.size
 
 
-def _completed(given: Picture, form: PixelFormat, size: tuple[int, int], strides: tuple[int, int]) -> Picture:
+def _completed(described: Picture, form: PixelFormat, size: tuple[int, int], strides: tuple[int, int]) -> Picture:
     """The output of a decoder, with its bytes where the program gave none."""
-    made = given.decoded(form, size, strides)
-    return replace(made, size=given.size or form.size(made.width_stride, made.height_stride))
+    output = described.decoded(form, size, strides)
+    return replace(output, size=described.size or form.size(output.width_stride, output.height_stride))
 
 
-def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
-    from softnpu.media.jpeg import decode
-
-    form = pixel_format(decode.native_format(info) if given.format == UNKNOWN else given.format)
+def _jpeg_output(info: JpegInfo, described: Picture) -> Picture:
+    form = pixel_format(decode.native_format(info) if described.format == UNKNOWN else described.format)
     allowed = decode.CHIP_FORMATS.get(info.sampling, ())
     if not rules.row("jpegd").get("yuv400"):
         allowed = tuple(value for value in allowed if value != YUV_400)
@@ -116,35 +106,33 @@ def _jpeg_output(info: JpegInfo, given: Picture) -> Picture:
             f"use one of the formats {allowed}, or 10000 (as the file is)",
         )
     strides = decode.output_strides(info, form, rules.family())
-    made = _completed(given, form, info.shown, strides)
-    fits = made.width_stride >= form.row_bytes(made.width) and made.height_stride >= made.height
-    if fits and form.size(made.width_stride, made.height_stride) <= made.size:
-        return made
-    return _with_chip_strides(made, form, strides, info)
+    output = _completed(described, form, info.shown, strides)
+    fits = output.width_stride >= form.row_bytes(output.width) and output.height_stride >= output.height
+    if fits and form.size(output.width_stride, output.height_stride) <= output.size:
+        return output
+    return _with_chip_strides(output, form, strides, info)
 
 
-def _with_chip_strides(made: Picture, form: PixelFormat, strides: tuple[int, int], info: JpegInfo) -> Picture:
+def _with_chip_strides(output: Picture, form: PixelFormat, strides: tuple[int, int], info: JpegInfo) -> Picture:
     """The output whose strides do not go with the picture: the chip's, if the memory has room for those.
 
     Programs take the size of a file from its header, which does not know that the picture is shown turned (EXIF); and some
     calculate strides with another alignment than sizes.
     """
-    if form.size(*strides) <= made.size:
-        return replace(made, width_stride=strides[0], height_stride=strides[1])
+    if form.size(*strides) <= output.size:
+        return replace(output, width_stride=strides[0], height_stride=strides[1])
     if info.shown != (info.width, info.height):
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the output is too small: the file is {info.width}x{info.height}, but is shown turned (EXIF orientation {info.orientation}) and becomes {made.width}x{made.height}",
+            f"the output is too small: the file is {info.width}x{info.height}, but is shown turned (EXIF orientation {info.orientation}) and becomes {output.width}x{output.height}",
             f"allocate {form.size(*strides)} bytes, or what dvpp_jpeg_predict_dec_size says",
         )
-    return made
+    return output
 
 
-def _png_output(info: PngInfo, given: Picture) -> Picture:
-    from softnpu.media import png
-
-    _check_png_format(given.format)
-    form = pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format)
+def _png_output(info: PngInfo, described: Picture) -> Picture:
+    _check_png_format(described.format)
+    form = pixel_format(png.outputs(info)[0] if described.format == UNKNOWN else described.format)
     if rules.strict() and form.value not in png.outputs(info):
         raise NpuError(
             codes.INVALID_PARAM,
@@ -152,7 +140,7 @@ def _png_output(info: PngInfo, given: Picture) -> Picture:
             f"use one of the formats {png.outputs(info)}, or 10000 (as the file is)",
         )
     size = info.width, info.height
-    return _completed(given, form, size, png.output_strides(size, form))
+    return _completed(described, form, size, png.output_strides(size, form))
 
 
 def _check_png_format(value: int) -> None:
@@ -182,65 +170,63 @@ def _decode(
     address, size = data
     _need_size(size)
     memory.reach(address, size, False)
-    given = desc.picture()
-    if given.format != UNKNOWN:
-        pixel_format(given.format)
-    memory.reach(given.address, max(given.size, 1), True)
+    described = desc.picture()
+    if described.format != UNKNOWN:
+        pixel_format(described.format)
+    memory.reach(described.address, max(described.size, 1), True)
     rules.check_memory(engine, "in", address, align=_INPUT_ALIGN)
-    if given.width and given.height and given.format != UNKNOWN:  # what is known now is told now
-        rules.check(engine, "out", _told(given))
+    if described.width and described.height and described.format != UNKNOWN:  # what is known now is told now
+        rules.check(engine, "out", _told(described))
 
     def work() -> None:
         desc.ret_code = 1
-        _report(desc, decoder(process().memory.read(address, size), given))
+        _report(desc, decoder(process().memory.read(address, size), described))
         desc.ret_code = 0
 
     submit(opened, stream, name, work, inline=False)
 
 
-def _told(made: Picture) -> Picture:
+def _told(output: Picture) -> Picture:
     """What the program is told of a picture: a side that its format cannot have odd is without its last line."""
-    even = pixel_format(made.format).even
-    width = made.width - (made.width & 1 if "w" in even else 0)
-    return replace(made, width=width, height=made.height - (made.height & 1 if "h" in even else 0))
+    even = pixel_format(output.format).even
+    width = output.width - (output.width & 1 if "w" in even else 0)
+    return replace(output, width=width, height=output.height - (output.height & 1 if "h" in even else 0))
 
 
-def _report(desc: PicDesc, made: Picture) -> None:
+def _report(desc: PicDesc, output: Picture) -> None:
     """Tell the program what came out."""
-    told = _told(made)
+    told = _told(output)
     desc.width, desc.height, desc.format = told.width, told.height, told.format
-    desc.size = desc.size or made.size
-    desc.width_stride = desc.width_stride or made.width_stride
-    desc.height_stride = desc.height_stride or made.height_stride
+    desc.size = desc.size or output.size
+    desc.width_stride = desc.width_stride or output.width_stride
+    desc.height_stride = desc.height_stride or output.height_stride
 
 
-def _output(made: Picture) -> Pixels:
-    return made.pixels(process().memory, True, "output picture")
+def _output(output: Picture) -> Pixels:
+    return output.pixels(process().memory, True, "output picture")
 
 
-def _roomy(made: Picture) -> Picture:
+def _roomy(output: Picture) -> Picture:
     """The same with odd sides one larger where its strides have room: the decoder writes whole units of pixels there."""
-    form = pixel_format(made.format)
-    width, height = made.width + (made.width & 1), made.height + (made.height & 1)
-    room = form.row_bytes(width) <= made.width_stride and height <= made.height_stride
-    fits = form.size(made.width_stride, made.height_stride) <= made.size
-    return replace(made, width=width, height=height) if form.chroma == (2, 2) and room and fits else made
+    form = pixel_format(output.format)
+    width, height = output.width + (output.width & 1), output.height + (output.height & 1)
+    room = form.row_bytes(width) <= output.width_stride and height <= output.height_stride
+    fits = form.size(output.width_stride, output.height_stride) <= output.size
+    return replace(output, width=width, height=height) if form.chroma == (2, 2) and room and fits else output
 
 
 def decode_jpeg(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int, int], desc: PicDesc) -> None:
     """Queue the decoding of a JPEG."""
 
-    def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media.jpeg import decode, header
-
+    def decoder(content: bytes, described: Picture) -> Picture:
         info = header.parse(content)
         why = header.refused(info, rules.strict())
         if why is not None:
             raise decode.refusal(why)
-        made = _jpeg_output(info, given)
-        rules.check("jpegd", "out", _told(made))
-        decode.decode(content, info, _output(_roomy(made)))
-        return made
+        output = _jpeg_output(info, described)
+        rules.check("jpegd", "out", _told(output))
+        decode.decode(content, info, _output(_roomy(output)))
+        return output
 
     _decode(channel, stream, name, data, desc, "jpegd", decoder)
 
@@ -249,14 +235,12 @@ def decode_png(channel: ChannelDesc, stream: Stream, name: str, data: tuple[int,
     """Queue the decoding of a PNG."""
     _check_png_format(desc.format)
 
-    def decoder(content: bytes, given: Picture) -> Picture:
-        from softnpu.media import png
-
+    def decoder(content: bytes, described: Picture) -> Picture:
         info = png.parse(content)
-        made = _png_output(info, given)
-        rules.check("pngd", "out", made)
-        png.decode(content, info, _output(made))
-        return made
+        output = _png_output(info, described)
+        rules.check("pngd", "out", output)
+        png.decode(content, info, _output(output))
+        return output
 
     _decode(channel, stream, name, data, desc, "pngd", decoder)
 
@@ -276,8 +260,6 @@ def _check_jpege(picture: Picture) -> None:
 
 def jpeg_encoded_size(desc: PicDesc) -> int:
     """As many bytes as the JPEG of this picture can take at most."""
-    from softnpu.media.jpeg import encode
-
     picture = desc.picture()
     _check_jpege(picture)
     if not (0 < picture.width <= MAX_SIDE and 0 < picture.height <= MAX_SIDE):
@@ -311,8 +293,6 @@ def encode_jpeg(
     memory.reach(out, max(room, 1), True)
 
     def work() -> None:
-        from softnpu.media.jpeg import encode
-
         memory = process().memory
         data = encode.encode(picture.pixels(memory, False, "input picture"), quality)
         if len(data) > room:

@@ -7,9 +7,15 @@ from contextlib import contextmanager
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.arena import Allocation
+from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
 
-_KEY = "media.v1.lent"
+
+class LentMemory(Part):
+    """What callbacks have at the moment, by address."""
+
+    def __init__(self) -> None:
+        self.allocations: dict[int, Allocation] = {}
 
 
 @contextmanager
@@ -18,7 +24,7 @@ def lent(allocation: Allocation | None) -> Iterator[None]:
     if allocation is None:
         yield
         return
-    book = process().extra.setdefault(_KEY, {})
+    book = process().part(LentMemory).allocations
     book[allocation.address] = allocation
     try:
         yield
@@ -29,7 +35,7 @@ def lent(allocation: Allocation | None) -> Iterator[None]:
 
 def check_own(address: int) -> None:
     """Raise when the memory is lent. What went with its device is not: the address may be the program's by now."""
-    allocation = process().extra.get(_KEY, {}).get(address)
+    allocation = process().part(LentMemory).allocations.get(address)
     if allocation is not None and allocation.live:
         raise NpuError(
             codes.INVALID_PARAM,

@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.media import csc as matrices
-from softnpu.media import rules, vpc
-from softnpu.media.formats import NV12, NV21, YUV_400, pixel_format
-from softnpu.media.picture import Picture, Pixels, Region
-from softnpu.media.scale import INTERPOLATIONS
+from softnpu.media import rules
+from softnpu.media.pixels import csc as matrices
+from softnpu.media.pixels.formats import NV12, NV21, YUV_400, pixel_format
+from softnpu.media.pixels.picture import Picture, Pixels, Region
+from softnpu.media.pixels.scale import INTERPOLATIONS
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import DIMS, Hist, LutMap
+from softnpu.media.vpc import compose, histogram, pyramid
 from softnpu.runtime.arena import Allocation
 from softnpu.runtime.memory import COUNTED_KINDS
 from softnpu.runtime.process import process
@@ -80,19 +81,19 @@ class Move:
             takes = source.format.space == "yuv" and target.format.value in (NV12, NV21)
             text = f"interpolation {_HIGH_ORDER} makes NV12 or NV21 of YUV, not {target.format.name} of {source.format.name}"
             rules.insist(takes, text)
-        return vpc.cost(_cut(source, self.crop), _cut(target, self.paste))
+        return compose.cost(_cut(source, self.crop), _cut(target, self.paste))
 
     def run(self, interpolation: str, csc: int) -> None:
         """Do it."""
         source, target = self.pixels()
         matrix = matrices.matrix(csc)
         inner = _cut(target, self.paste)
-        vpc.transfer(_cut(source, self.crop), inner, interpolation, matrix)
+        compose.transfer(_cut(source, self.crop), inner, interpolation, matrix)
         if self.border is not None and self.paste is not None:
             is_rgb = source.format.space == "rgb"  # then its colour is one, too
             region = Region(self.paste.left, self.paste.top, inner.width, inner.height)
             kind, colour = self.border.border_type, self.border.values
-            vpc.make_border(target, region, kind, colour, matrix if is_rgb else None)
+            compose.make_border(target, region, kind, colour, matrix if is_rgb else None)
 
     def pixels(self) -> tuple[Pixels, Pixels]:
         """Both pictures over their memory as it is now; looked up again unless nobody can have taken it away."""
@@ -125,27 +126,27 @@ def _send(channel: ChannelDesc, stream: Stream, name: str, results: Sequence[Pic
         for result in results:
             result.ret_code = 0
 
-    submit(opened, stream, name, run, inline=cost <= vpc.INLINE_PIXELS)
+    submit(opened, stream, name, run, inline=cost <= compose.INLINE_PIXELS)
 
 
 def move(channel: ChannelDesc, stream: Stream, name: str, moves: Sequence[Move], config: ResizeConfig | None) -> None:
     """Queue moves, one after the other: where two write to the same place the later one wins."""
     channel.need("vpc", stream.context.device)
     number = config.interpolation if config is not None else 0
-    cost = sum(one.check(number) for one in moves)
+    cost = sum(step.check(number) for step in moves)
     interpolation, csc = interpolation_of(number), channel.csc
 
     def work() -> None:
-        for one in moves:
-            one.run(interpolation, csc)
+        for step in moves:
+            step.run(interpolation, csc)
 
-    _send(channel, stream, name, [one.result for one in moves], work, cost)
+    _send(channel, stream, name, [step.result for step in moves], work, cost)
 
 
 def move_one(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc, crop: RoiConfig | None, paste: RoiConfig | None, config: ResizeConfig | None) -> None:  # fmt: skip
     """Queue a single move."""
-    one = Move(source.picture(), target.picture(), target, _region(crop), _region(paste))
-    move(channel, stream, name, [one], config)
+    step = Move(source.picture(), target.picture(), target, _region(crop), _region(paste))
+    move(channel, stream, name, [step], config)
 
 
 def _region(config: RoiConfig | None) -> Region | None:
@@ -182,11 +183,11 @@ def batch_moves(
     ]
 
 
-def _agree(found: int, wanted: int, what: str, with_what: str) -> None:
-    if found != wanted:
+def _agree(count: int, expected: int, what: str, with_what: str) -> None:
+    if count != expected:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"{what}: {found}, {with_what}: {wanted}",
+            f"{what}: {count}, {with_what}: {expected}",
             "roi_nums has an entry for each input picture, and each region has its own output picture",
         )
 
@@ -212,8 +213,8 @@ def make_border(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc
             "the output is as wide and high as the input and its borders together",
         )
     rules.check_border(border.border_type, border.top, border.bottom, border.left, border.right)
-    one = Move(source.picture(), target.picture(), target, border=border.copy())
-    move(channel, stream, name, [one], None)
+    step = Move(source.picture(), target.picture(), target, border=border.copy())
+    move(channel, stream, name, [step], None)
 
 
 def _need_bytes(picture: Picture) -> None:
@@ -236,29 +237,25 @@ def calc_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, 
         return picture.pixels(process().memory, False, "input picture")
 
     def work() -> None:
-        from softnpu.media import histogram
-
         hist.store(histogram.histogram(pixels()))
 
-    _send(channel, stream, name, [hist], work, vpc.cost(pixels()))
+    _send(channel, stream, name, [hist], work, compose.cost(pixels()))
 
 
 def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc, lut: LutMap) -> None:  # fmt: skip
     """Queue putting every value through the table; what the program wrote into it until the task runs counts."""
-    one = Move(source.picture(), target.picture(), target)
+    step = Move(source.picture(), target.picture(), target)
     if (source.width, source.height, source.format) != (target.width, target.height, target.format):
         raise NpuError(
             codes.INVALID_PARAM,
             f"the input is {source.width}x{source.height} of format {source.format}, the output {target.width}x{target.height} of format {target.format}",
             "give both the same size and format",
         )
-    _need_bytes(one.source)
-    cost = one.check(0)
+    _need_bytes(step.source)
+    cost = step.check(0)
 
     def work() -> None:
-        from softnpu.media import histogram
-
-        before, after = one.pixels()
+        before, after = step.pixels()
         histogram.equalize(before, after, lut.view())
 
     _send(channel, stream, name, [target], work, cost * DIMS)
@@ -266,8 +263,6 @@ def equalize_hist(channel: ChannelDesc, stream: Stream, name: str, source: PicDe
 
 def pyr_down(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, target: PicDesc) -> None:
     """Queue one step down a pyramid: a Gaussian, and every second pixel of every second row."""
-    from softnpu.media import pyramid
-
     if source.format != YUV_400 or target.format != YUV_400:
         raise NpuError(
             codes.INVALID_PARAM,
@@ -282,11 +277,11 @@ def pyr_down(channel: ChannelDesc, stream: Stream, name: str, source: PicDesc, t
             "make the output half as wide and high",
         )
     pyramid.limits(source.width, source.height, levels=1, divisor=1)
-    one = Move(source.picture(), target.picture(), target)
-    cost = one.check(0)
+    step = Move(source.picture(), target.picture(), target)
+    cost = step.check(0)
 
     def work() -> None:
-        before, after = one.pixels()
+        before, after = step.pixels()
         whole = before.crop(0, 0, min(before.width, 2 * after.width), min(before.height, 2 * after.height))
         pyramid.pyrdown(whole, [after])
 

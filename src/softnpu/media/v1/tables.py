@@ -17,24 +17,24 @@ _HEAD = 128  # keeps the address of the first row from being one that dvpp_free 
 class Table:
     """Three rows of 256 values."""
 
-    word = "table"
+    kind = "table"
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def __init__(self) -> None:
         owner = process()
         size = _HEAD + DIMS * LENGTH * self.dtype.itemsize
         start = owner.memory.allocate(owner.current().device, size, 0, kind="media", align=128)
-        found = owner.memory.reach(start, size, True)
-        assert found is not None
-        self.allocation: Allocation = found
+        allocation = owner.memory.reach(start, size, True)
+        assert allocation is not None
+        self.allocation: Allocation = allocation
         self.address = start + _HEAD
         self.ret_code = 0
         self.clear()
 
     def view(self) -> np.ndarray[Any, Any]:
         """The rows as an array over the memory itself; raises when that is gone with its device."""
-        found: np.ndarray[Any, Any] = process().memory.view(self.address, (DIMS, LENGTH), self.dtype)
-        return found
+        rows: np.ndarray[Any, Any] = process().memory.view(self.address, (DIMS, LENGTH), self.dtype)
+        return rows
 
     def store(self, rows: np.ndarray[Any, Any]) -> None:
         """Write all rows."""
@@ -49,7 +49,7 @@ class Table:
         if dim >= DIMS:
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"dimension {dim} of a {self.word} was asked for",
+                f"dimension {dim} of a {self.kind} was asked for",
                 f"use one from 0 to {DIMS - 1}",
             )
         return self.address + dim * LENGTH * self.dtype.itemsize, LENGTH
@@ -62,11 +62,11 @@ class Table:
 class Hist(Table):
     """How often each value occurs, per channel."""
 
-    word = "histogram"
+    kind = "histogram"
     dtype = np.dtype(np.uint32)
 
 
 class LutMap(Table):
     """What each value becomes, per channel; the program writes it."""
 
-    word = "lookup table"
+    kind = "lookup table"

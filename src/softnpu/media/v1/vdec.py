@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import ERROR, WARNING
 from softnpu.base.recent import recent
 from softnpu.constants import ACL_VDEC_CSC_MATRIX_UINT32
 from softnpu.media import doors, rules
-from softnpu.media.csc import matrix
-from softnpu.media.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
-from softnpu.media.picture import Picture, Pixels
+from softnpu.media.codecs.video.annexb import Codec, is_known, units
+from softnpu.media.codecs.video.decoder import Decoded, VideoDecoder
+from softnpu.media.codecs.video.deliver import deliver
+from softnpu.media.pixels.csc import matrix
+from softnpu.media.pixels.formats import BGR_888, NV12, NV21, RGB_888, pixel_format
+from softnpu.media.pixels.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
-
-if TYPE_CHECKING:
-    from softnpu.media.video.annexb import Codec
-    from softnpu.media.video.decoder import Decoded
 
 # ret_code of a picture (section 9.2 of the reference).
 SUCCESS, PARAM_INVALID, OUTPUT_SIZE_INVALID, INTERNAL_ERROR, CHANNEL_ABNORMAL = 0, 3, 4, 5, 14
@@ -39,7 +38,7 @@ _HEAD = 64
 class VdecChannelDesc(VideoChannelDesc["VdecChannel"]):
     """What a program sets before it creates a decoding channel. 0 means not set, except for the id."""
 
-    word = "VDEC"
+    engine = "VDEC"
     choices: ClassVar = {"entype": range(len(CODECS)), "out_mode": range(2), "bit_depth": range(2)}
 
     channel_id: int | None = None
@@ -99,11 +98,9 @@ class Packet:
 class VdecChannel(VideoChannel):
     """A decoder and the books about what was sent to it."""
 
-    word = "VDEC"
+    engine = "VDEC"
 
     def __init__(self, desc: VdecChannelDesc, number: int) -> None:
-        from softnpu.media.video.decoder import VideoDecoder
-
         doors.cv2()  # writes the pictures: that it is missing is told now
         self._settings = replace(desc, callback=None, channel=None)
         self._csc = matrix(desc.csc)
@@ -163,14 +160,14 @@ class VdecChannel(VideoChannel):
         if ending is not None:
             self.later(lambda: self._answer(ending, NO_PICTURE))
 
-    def _finish(self, found: list[Decoded]) -> None:
-        for one in found:
-            self.later(functools.partial(self._finish_one, one))
+    def _finish(self, answers: list[Decoded]) -> None:
+        for decoded in answers:
+            self.later(functools.partial(self._finish_one, decoded))
 
-    def _finish_one(self, one: Decoded) -> None:
-        packet: Packet = one.token  # type: ignore[assignment]
+    def _finish_one(self, decoded: Decoded) -> None:
+        packet: Packet = decoded.token  # type: ignore[assignment]
         try:
-            code = self._result(one, packet)
+            code = self._result(decoded, packet)
         except Exception as error:
             self.complain(error)
             packet.reason = str(error)
@@ -201,15 +198,15 @@ class VdecChannel(VideoChannel):
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 
-    def _result(self, one: Decoded, packet: Packet) -> int:
+    def _result(self, decoded: Decoded, packet: Packet) -> int:
         """Write a picture to where the program wants it; returns its ret_code."""
-        if one.error is not None:
-            self.complain(one.error)
-            packet.reason = one.error
+        if decoded.error is not None:
+            self.complain(decoded.error)
+            packet.reason = decoded.error
             return DECODE_FAIL if self._looks_right(packet.head) else BITSTREAM
-        if one.pixels is None or one.no_picture:
+        if decoded.pixels is None or decoded.no_picture:
             return NO_PICTURE
-        refused = self._refused(one.pixels)
+        refused = self._refused(decoded.pixels)
         if refused or packet.picture is None:
             return refused
         value = packet.picture.format or self._settings.out_pic_format or NV12
@@ -217,9 +214,9 @@ class VdecChannel(VideoChannel):
             packet.reason = f"pictures of format {value} are not written; use one of {OUTPUT_FORMATS}"
             self.complain(packet.reason)
             return IMAGE_FORMAT
-        packet.picture = self._placed(replace(packet.picture, format=value), one.pixels)
+        packet.picture = self._placed(replace(packet.picture, format=value), decoded.pixels)
         rules.check("vdec", "out", packet.picture)
-        return self._write(one.pixels, packet.picture, packet)
+        return self._write(decoded.pixels, packet.picture, packet)
 
     def _placed(self, picture: Picture, pixels: Pixels) -> Picture:
         """The output with the sides of the video and with strides where the program gave none."""
@@ -246,14 +243,10 @@ class VdecChannel(VideoChannel):
 
     def _looks_right(self, head: bytes) -> bool:
         """Whether a packet at least begins as one of this codec does."""
-        from softnpu.media.video.annexb import is_known, units
-
-        found = units(head, self._decoder.codec)
-        return bool(found) and is_known(found[0][0], self._decoder.codec)
+        nal_units = units(head, self._decoder.codec)
+        return bool(nal_units) and is_known(nal_units[0][0], self._decoder.codec)
 
     def _write(self, pixels: Pixels, picture: Picture, packet: Packet) -> int:
-        from softnpu.media.video.deliver import deliver
-
         form = pixel_format(picture.format)
         try:
             out = picture.pixels(process().memory, True, "output picture")
@@ -288,9 +281,9 @@ def create_channel(desc: VdecChannelDesc) -> None:
 
 
 def _check_sides(picture: Picture) -> None:
-    given = picture.width, picture.height, picture.width_stride, picture.height_stride
-    text = f"width, height and strides of the output are {given}; all must be set, or none"
-    rules.insist(all(given) or not any(given), text)
+    sides = picture.width, picture.height, picture.width_stride, picture.height_stride
+    text = f"width, height and strides of the output are {sides}; all must be set, or none"
+    rules.insist(all(sides) or not any(sides), text)
 
 
 def send(
@@ -305,18 +298,18 @@ def send(
         raise Raise(RuntimeError("no callback was set: call vdec_set_channel_desc_callback before sending"))
     channel = desc.opened()
     memory = process().memory
-    handle, given = stream
-    eos = bool(given.eos)
-    if not given.size and not eos:
+    handle, stream_desc = stream
+    eos = bool(stream_desc.eos)
+    if not stream_desc.size and not eos:
         raise NpuError(
             codes.INVALID_PARAM, "the packet is empty (size 0)", "only the end of a stream may be: set eos to 1"
         )
-    packet = Packet(handle, pic[0], user_data, desc.callback, given, pic[1])
-    if given.size:
-        packet.data = memory.read(given.data, given.size)
+    packet = Packet(handle, pic[0], user_data, desc.callback, stream_desc, pic[1])
+    if stream_desc.size:
+        packet.data = memory.read(stream_desc.data, stream_desc.size)
     if pic[1] is not None:
         packet.picture = pic[1].picture()
-    elif given.size and not skipped:
+    elif stream_desc.size and not skipped:
         raise NpuError(
             codes.INVALID_PARAM,
             "the picture description is null (0)",
@@ -324,7 +317,7 @@ def send(
         )
     if packet.picture is not None and packet.data:
         memory.reach(packet.picture.address, 1, True)
-        rules.check_memory("vdec", "in", given.data)
+        rules.check_memory("vdec", "in", stream_desc.data)
         _check_sides(packet.picture)
         if packet.picture.width and packet.picture.width_stride and packet.picture.format:
             rules.check("vdec", "out", packet.picture)  # what is known now is told now

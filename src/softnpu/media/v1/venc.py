@@ -6,23 +6,21 @@ import operator
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.units import align_up
 from softnpu.media import rules
-from softnpu.media.formats import NV12, NV21
-from softnpu.media.picture import Picture, Pixels
+from softnpu.media.codecs.video.annexb import Codec
+from softnpu.media.codecs.video.encoder import Encoded, VideoEncoder
+from softnpu.media.codecs.video.settings import EncoderSettings
+from softnpu.media.pixels.formats import NV12, NV21
+from softnpu.media.pixels.picture import Picture, Pixels
 from softnpu.media.v1.descs import PicDesc, StreamDesc
 from softnpu.media.v1.lent import lent
 from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
-
-if TYPE_CHECKING:
-    from softnpu.media.video.annexb import Codec
-    from softnpu.media.video.encoder import Encoded
-    from softnpu.media.video.settings import EncoderSettings
 
 _FAILED = 1
 _ROW = 16  # pixels of which rows are multiples where the program does not say
@@ -47,7 +45,7 @@ PARAMS = (
 class VencChannelDesc(VideoChannelDesc["VencChannel"]):
     """What a program sets before it creates an encoding channel. 0 means not set: the chip's default."""
 
-    word = "VENC"
+    engine = "VENC"
     choices: ClassVar = {
         "entype": range(len(_PROFILES)),
         "rc_mode": range(3),
@@ -122,11 +120,9 @@ class Frame:
 class VencChannel(VideoChannel):
     """An encoder and the books about what was sent to it."""
 
-    word = "VENC"
+    engine = "VENC"
 
     def __init__(self, desc: VencChannelDesc, number: int) -> None:
-        from softnpu.media.video.encoder import VideoEncoder
-
         self._desc = replace(desc, callback=None, channel=None)
         self._encoder = VideoEncoder(_PROFILES[desc.entype][0], desc.pic_width, desc.pic_height, _settings(desc))
         self._inside: set[Frame] = set()  # what the encoder has not given back
@@ -178,9 +174,9 @@ class VencChannel(VideoChannel):
         for frame in list(self._inside):
             self._give_back(frame, b"", _FAILED)
 
-    def _finish(self, found: list[Encoded]) -> None:
-        for one in found:
-            self._give_back(one.token, one.data, 0)  # type: ignore[arg-type]
+    def _finish(self, answers: list[Encoded]) -> None:
+        for coded in answers:
+            self._give_back(coded.token, coded.data, 0)  # type: ignore[arg-type]
 
     def _give_back(self, frame: Frame, data: bytes, code: int) -> None:
         """The answer to a picture that was in the encoder; there is one."""
@@ -243,8 +239,6 @@ def _check_format(value: int) -> None:
 
 def _settings(desc: VencChannelDesc) -> EncoderSettings:
     """How the encoder is set up: the program's values, the chip's where it gave none."""
-    from softnpu.media.video.settings import EncoderSettings
-
     _check_format(desc.pic_format or NV12)
     if not desc.pic_width or not desc.pic_height or desc.pic_width % 2 or desc.pic_height % 2:
         raise NpuError(

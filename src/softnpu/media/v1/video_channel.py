@@ -71,7 +71,7 @@ class _Delivery(Report):
 class VideoChannel:
     """A stream in the current context whose results go to one thread; `room` pieces of work may be under way."""
 
-    word = ""
+    engine = ""
 
     def __init__(self, number: int, thread_id: int, room: int) -> None:
         owner = process()
@@ -79,7 +79,7 @@ class VideoChannel:
         self.number = number
         self.device = context.device
         self.stream = context.make_stream()
-        self._second = context.device.backend.make_queue(f"softnpu-{self.word.lower()}-{number}")
+        self._second = context.device.backend.make_queue(f"softnpu-{self.engine.lower()}-{number}")
         self._room = room
         self._change = threading.Condition()
         self._wanted: list[Callable[[], bool]] = []  # what threads wait for
@@ -141,14 +141,14 @@ class VideoChannel:
         """Raise unless the channel works."""
         if not self.alive or self.closing:
             why = "is being destroyed" if self.closing else "ended with its context"
-            raise NpuError(codes.INVALID_PARAM, f"the {self.word} channel {why}", "create it again")
+            raise NpuError(codes.INVALID_PARAM, f"the {self.engine} channel {why}", "create it again")
 
     def check_thread(self) -> None:
         """Raise unless results of something sent now can reach the program."""
         if self._thread_is_over():
             raise NpuError(
                 codes.RT_STREAM_NO_CB_REG,
-                f"the thread that runs the callbacks of the {self.word} channel has ended",
+                f"the thread that runs the callbacks of the {self.engine} channel has ended",
                 "keep it in acl.rt.process_report until the channel is destroyed",
             )
 
@@ -160,7 +160,7 @@ class VideoChannel:
         if why:
             raise NpuError(
                 codes.RT_REPORT_TIMEOUT,
-                f"the {self.word} channel has {self._room} pictures under way and takes no more: {why}",
+                f"the {self.engine} channel has {self._room} pictures under way and takes no more: {why}",
                 "let the callback thread call acl.rt.process_report in a loop",
             )
         self.check_open()  # another thread may have destroyed it meanwhile
@@ -223,7 +223,7 @@ class VideoChannel:
         """A line in the log; a defect of ours with its traceback."""
         if isinstance(what, Exception) and not isinstance(what, NpuError):
             what = "internal error: " + "".join(traceback.format_exception(what))
-        log().write(level, f"{self.word} channel {self.number}: {what}", "DVPP", self.word.lower())
+        log().write(level, f"{self.engine} channel {self.number}: {what}", "DVPP", self.engine.lower())
 
     def _wait(self, done: Callable[[], bool]) -> str:
         """Wait for `done()`; the answer says why that does not come, or nothing."""
@@ -263,7 +263,7 @@ class VideoChannel:
         self.closing = True
         try:
             if self.alive:
-                self.put(self.flush, f"{self.word}_CLOSE")
+                self.put(self.flush, f"{self.engine}_CLOSE")
                 if self._is_own_thread():
                     self._run_callbacks_here()
                 else:

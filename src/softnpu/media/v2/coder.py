@@ -11,7 +11,7 @@ from typing import Any
 from softnpu.base.errors import NpuError
 from softnpu.base.log import ERROR, WARNING, log
 from softnpu.media.v2.errors import himpi_error
-from softnpu.media.v2.ready import Ready
+from softnpu.media.v2.sys.ready import Ready
 from softnpu.runtime.process import process
 
 _MAX_TOLD = 100  # different ones: a damaged stream must not fill the log
@@ -133,21 +133,21 @@ class Coder(ABC):
                     break
                 self.current = item = self.waiting.popleft()
             try:
-                found = self.work(item)
+                results = self.work(item)
             except Exception as error:  # the worker must live on, and who sent the work must hear of it
-                found = self.failed(item, error)
+                results = self.failed(item, error)
             del item
             with self.changed:
                 self.current = None
-                self.add_results(found)
+                self.add_results(results)
                 self.changed.notify_all()
-            del found
+            del results
         self._end()
 
-    def add_results(self, found: list[Any]) -> None:
+    def add_results(self, results: list[Any]) -> None:
         """Offer results; `changed` is held."""
-        self.results.extend(found)
-        if found and self.wakes():
+        self.results.extend(results)
+        if results and self.wakes():
             self.ready.set()
 
     def settle(self) -> None:

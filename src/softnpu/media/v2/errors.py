@@ -7,7 +7,7 @@ from typing import Any
 
 from softnpu.base.errors import NpuError, as_himpi, codes, himpi_code
 from softnpu.base.log import ERROR, log
-from softnpu.spec.tables.himpi_errors import ERRORS
+from softnpu.spec._generated.himpi_errors import ERRORS
 
 _NUMBERS = {row[0]: number for number, row in ERRORS.items()}
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from softnpu import constants
 from softnpu.base.errors import NpuError
-from softnpu.media import png, rules
-from softnpu.media.formats import UNKNOWN, pixel_format
-from softnpu.media.picture import Picture
+from softnpu.media import rules
+from softnpu.media.codecs import png
+from softnpu.media.pixels.formats import UNKNOWN, pixel_format
+from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.coder import Coder
 from softnpu.media.v2.errors import failure, himpi_error
 from softnpu.media.v2.struct import Fields, Struct
@@ -107,13 +108,13 @@ class PngdChannel(Coder):
         """Nothing is held."""
 
 
-def _resolved(given: Picture, info: png.PngInfo) -> Picture:
+def _resolved(described: Picture, info: png.PngInfo) -> Picture:
     """The output with what the program left open: format, size, strides."""
     form, size = (
-        pixel_format(png.outputs(info)[0] if given.format == UNKNOWN else given.format),
+        pixel_format(png.outputs(info)[0] if described.format == UNKNOWN else described.format),
         (info.width, info.height),
     )
-    return given.decoded(form, size, png.output_strides(size, form))
+    return described.decoded(form, size, png.output_strides(size, form))
 
 
 def check_stream(stream: Fields) -> None:

@@ -12,10 +12,11 @@ dict raises TypeError, a number too large for its field and a list that is too l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from softnpu.base.errors import Raise
+from softnpu.base.errors import NpuError, Raise
 
 Fields = Any  # a SimpleNamespace with an attribute for each key
 _RANGES = {
@@ -38,15 +39,15 @@ class Struct:
         self.required = frozenset(required)
         self.fields: dict[str, Any] = {key: _field(kind) for key, kind in fields.items()}
 
-    def read(self, given: Any) -> Fields:
+    def read(self, dictionary: Any) -> Fields:
         """The values of a dict of the program."""
-        if not isinstance(given, dict):
-            raise Raise(TypeError(f"{self.name} must be a dict, not {type(given).__name__}"))
+        if not isinstance(dictionary, dict):
+            raise Raise(TypeError(f"{self.name} must be a dict, not {type(dictionary).__name__}"))
         values = {}
         for key, field in self.fields.items():
-            if key in self.required and key not in given:
+            if key in self.required and key not in dictionary:
                 raise Raise(TypeError(f"{self.name} lacks the key {key!r}"))
-            values[key] = field.read(key, given.get(key), key in self.required)
+            values[key] = field.read(key, dictionary.get(key), key in self.required)
         return SimpleNamespace(**values)
 
     def blank(self) -> Fields:
@@ -103,7 +104,7 @@ class _Array:
             raise Raise(ValueError(f"{key} has {len(value)} values, it must have exactly {self.length}"))
         if len(value) > self.length:
             raise Raise(ValueError(f"{key} has {len(value)} values, the maximum is {self.length}"))
-        read = [self.item.read(key, one) for one in value]
+        read = [self.item.read(key, item) for item in value]
         return read + [self.item.zero()] * (self.length - len(read))
 
     def write(self, value: Any) -> list[Any]:
@@ -143,10 +144,10 @@ class _List:
             raise Raise(TypeError(f"{key} must be a list of dicts"))
         if len(value) > self.most:
             raise Raise(ValueError(f"{key} has {len(value)} entries, the maximum is {self.most}"))
-        return [self.struct.read(one) for one in value]
+        return [self.struct.read(entry) for entry in value]
 
     def write(self, value: Any) -> list[dict[str, Any]]:
-        return [self.struct.write(one) for one in value]
+        return [self.struct.write(entry) for entry in value]
 
 
 def _field(kind: Any) -> _Scalar | _Array | _Nested | _List:
@@ -156,3 +157,26 @@ def _field(kind: Any) -> _Scalar | _Array | _Nested | _List:
         return _List(*kind)
     name, _, length = kind.partition("[")
     return _Array(name, int(length.rstrip("]"))) if length else _Scalar(name)
+
+
+# ---- around a call ---------------------------------------------------------------------------------------------------
+
+
+def written(struct: Struct, make: Callable[[], Fields]) -> dict[str, Any]:
+    """The dictionary of what `make` gives; a failure hands out one that is all 0."""
+    try:
+        return struct.write(make())
+    except NpuError as error:
+        error.values = (struct.zeros(),)
+        raise
+
+
+def same_count(count: int, items: list[Any], noun: str) -> None:
+    """The binding itself compares a count with the list it counts."""
+    if count != len(items):
+        raise Raise(TypeError(f"the count is {count}, the list of {noun} has {len(items)} entries"))
+
+
+def read_all(struct: Struct, items: list[Any]) -> list[Any]:
+    """The values of a list of dicts."""
+    return [struct.read(item) for item in items]

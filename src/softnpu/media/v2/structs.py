@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.media.formats import PixelFormat
-from softnpu.media.picture import Picture
+from softnpu.media.pixels.formats import PixelFormat
+from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.struct import Fields, Struct
 
 PIC = Struct(
@@ -44,6 +44,35 @@ POINT = Struct("point", x="i32", y="i32")
 SIZE = Struct("size", width="u32", height="u32")
 SCALAR = Struct("scalar", val="f64[4]")
 
+_SUPPLEMENTS = ("misc_info", "jpeg_dcf", "isp_info", "low_delay", "bnr", "motion_data", "frame_dng")
+_PHYSICAL: dict[str, Any] = {f"{'bnr_rnt' if name == 'bnr' else name}_phys_addr": "u64" for name in _SUPPLEMENTS}
+_VIRTUAL: dict[str, Any] = {f"{'bnr_mot' if name == 'bnr' else name}_virt_addr": "ptr" for name in _SUPPLEMENTS}
+
+V_FRAME = Struct(
+    "v_frame",
+    width="u32",
+    height="u32",
+    field="i32",
+    pixel_format="i32",
+    video_format="i32",
+    compress_mode="i32",
+    dynamic_range="i32",
+    color_gamut="i32",
+    header_stride="u32[3]",
+    width_stride="u32[3]",
+    height_stride="u32[3]",
+    header_phys_addr="u64[3]",
+    phys_addr="u64[3]",
+    header_virt_addr="ptr[3]",
+    virt_addr="ptr[3]",
+    time_ref="u32",
+    pts="u64",
+    user_data="u64[2]",
+    frame_flag="u32",
+    supplement=Struct("supplement", **_PHYSICAL, **_VIRTUAL),
+)
+FRAME_INFO = Struct("frame info", v_frame=V_FRAME, pool_id="u32", mod_id="i32")
+
 
 def picture(info: Fields) -> Picture:
     """The picture that a pic info describes."""
@@ -60,12 +89,12 @@ def picture(info: Fields) -> Picture:
 
 def image(size: tuple[int, int], strides: tuple[int, int], form: PixelFormat, value: int) -> Fields:
     """What a header says of a picture: its size, and what it takes in a format; `value` is the format as the call names it."""
-    found = IMAGE_INFO.blank()
-    found.width, found.height = size
-    found.width_stride, found.height_stride = strides
-    found.img_buf_size = form.size(*strides)
-    found.pixel_format = value
-    return found
+    info = IMAGE_INFO.blank()
+    info.width, info.height = size
+    info.width_stride, info.height_stride = strides
+    info.img_buf_size = form.size(*strides)
+    info.pixel_format = value
+    return info
 
 
 def coefficients(values: Fields) -> list[float]:

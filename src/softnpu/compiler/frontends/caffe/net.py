@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.infer import infer_node
+from softnpu.compiler.lowering.infer import infer_node
 from softnpu.graph.ir import ND, Constant, Graph, Node, Shape, Value
 
 NCHW = 0

@@ -19,7 +19,7 @@ from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends import check_rank
 from softnpu.compiler.frontends.onnx import schema
 from softnpu.compiler.frontends.onnx.table import translate
-from softnpu.compiler.lower import captures
+from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.ir import Constant, Graph, Node, Output, Source, Value
 from softnpu.graph.onnx_def import (
     EXTERNAL,

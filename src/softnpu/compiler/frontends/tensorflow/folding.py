@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from softnpu import ops
-from softnpu.compiler import evaluate
-from softnpu.compiler.lower import Lowered, lower_node
+from softnpu.compiler.lowering import evaluate
+from softnpu.compiler.lowering.lower import Lowered, lower_node
 from softnpu.graph.ir import Constant, Graph, Node, Value
 
 Array = np.ndarray[Any, Any]

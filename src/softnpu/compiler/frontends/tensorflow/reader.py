@@ -18,7 +18,7 @@ from softnpu.compiler.frontends.tensorflow import links, table
 from softnpu.compiler.frontends.tensorflow.call import Call
 from softnpu.compiler.frontends.tensorflow.folding import Folding
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH, constant_of
-from softnpu.compiler.infer import infer_node
+from softnpu.compiler.lowering.infer import infer_node
 from softnpu.graph.ir import ND, Constant, Graph, Node, Output, Shape, Value
 from softnpu.graph.wire import WireError, decode
 from softnpu.ops import NATIVE_OPSET

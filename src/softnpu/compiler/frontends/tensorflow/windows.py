@@ -7,7 +7,7 @@ from typing import Any
 from softnpu.compiler.frontends.tensorflow.call import Call
 from softnpu.compiler.frontends.tensorflow.row import Row, mapped
 from softnpu.graph.ir import Shape, Value
-from softnpu.ops._layout import same_pads
+from softnpu.ops.common.formats import same_pads
 
 _FILTERS = {4: "HWCN", 5: "DHWCN"}
 

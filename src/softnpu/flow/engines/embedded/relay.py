@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow.memory import Atlas, Returned
-from softnpu.flow.runner import Runner
+from softnpu.flow.running.runner import Runner
+from softnpu.flow.transport.memory import Atlas, Returned
 
 
 class Relay:

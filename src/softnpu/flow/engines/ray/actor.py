@@ -12,10 +12,10 @@ import threading
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import cells
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.worker import Worker
-from softnpu.flow.layout import APPLICATION
+from softnpu.flow.planning.layout import APPLICATION
+from softnpu.flow.running import cells
 
 POLL = "poll"
 _LONGEST_POLL = 10.0

@@ -13,8 +13,8 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
-from softnpu.flow.layout import Layout
 from softnpu.flow.plan import Plan
+from softnpu.flow.planning.layout import Layout
 
 _MEGABYTE = 1 << 20
 _SMALLEST_STORE = 128 << 20
@@ -41,8 +41,8 @@ def load() -> Any:
     return ray
 
 
-class Lease:
-    """A session's hold on Ray: the last one ends the Ray that was started here, or leaves the cluster that was joined."""
+class RayUse:
+    """A session that uses Ray: the last one ends the Ray that was started here, or leaves the cluster that was joined."""
 
     def __init__(self, plan: Plan) -> None:
         global _sessions, _started

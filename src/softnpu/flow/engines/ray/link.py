@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow import codec
-from softnpu.flow.endpoint import Queue, private
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Line
 from softnpu.flow.engines.ray.records import Item, Origin, Record
-from softnpu.flow.layout import Channel, Groups, Layout
 from softnpu.flow.message import LOCAL, Message
+from softnpu.flow.planning.layout import Channel, Groups, Layout
 from softnpu.flow.rules.route import choose
+from softnpu.flow.transport.channels import Queue
+from softnpu.flow.values import codec
 
 CREDIT_DELAY = 0.002
 _CROWDED = 1 << 20
@@ -158,7 +158,7 @@ class Link:
             numbers = [group[choose(message, len(group))] for group in groups]
             for number in numbers:
                 if number in self._local:
-                    self._local[number][0].arrive(private(message))
+                    self._local[number][0].arrive(codec.private(message))
             channels = [self._out[number] for number in numbers if number in self._out]
             if not channels:
                 return

@@ -8,19 +8,21 @@ import traceback
 from collections import deque
 from typing import Any
 
-from softnpu.flow import cells, log, running
-from softnpu.flow.cells import Cells
+from softnpu.flow import log
 from softnpu.flow.engines import notices
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Box, Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link, Ticket
 from softnpu.flow.engines.ray.records import Item, Origin
-from softnpu.flow.inputs import Bundle
-from softnpu.flow.layout import APPLICATION, Layout
+from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.runner import Runner, place_of
-from softnpu.flow.streams import wait_while
+from softnpu.flow.planning.layout import APPLICATION, Layout
+from softnpu.flow.running import cells
+from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.inputs import Bundle
+from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.streams import wait_while
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256
@@ -55,13 +57,13 @@ class Worker:
 
     def _runner(self, spec: dict[str, Any], seat: Any, row: Cells) -> Runner:
         node = self.plan.nodes[seat.node]
-        poison = _poison(row)
+        fatal = _fatal(row)
         runner = Runner(
             self.plan, node, seat.number, place_of(self.plan, node, seat.instance, spec["work_path"]), row, self
         )
         runner.strict = spec["strict"]
         runner.watched = bool(spec["watched"])
-        runner.poison = poison
+        runner.fatal = fatal
         runner.words[cells.PID] = spec["pid"]
         runner.words[cells.LIFE] = spec["life"]
         return runner
@@ -246,12 +248,12 @@ class Worker:
         self._cause = None
         self._results = {}
         runner.out.head = None
-        poisoned = len(runner.poison)
+        fatal_before = len(runner.fatal)
         try:
             return runner.step()
         finally:
             self._stepping = None
-            if len(runner.poison) < poisoned:
+            if len(runner.fatal) < fatal_before:
                 self._see_off()
 
     def _see_off(self) -> None:
@@ -297,7 +299,7 @@ class Worker:
         self._flush()
 
 
-def _poison(row: Cells) -> dict[int, int]:
+def _fatal(row: Cells) -> dict[int, int]:
     """Function and transaction that a former life was in when it ended."""
     found = row.read()
     row.words[cells.STATE] = cells.STARTING

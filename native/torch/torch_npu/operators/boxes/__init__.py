@@ -1,0 +1,1 @@
+"""Detection boxes and regions of feature maps."""

@@ -1,0 +1,1 @@
+"""Products and dispatches with a collective before or after them."""

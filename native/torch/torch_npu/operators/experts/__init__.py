@@ -1,0 +1,1 @@
+"""Mixture of experts on one device: gate, routing, grouped products."""

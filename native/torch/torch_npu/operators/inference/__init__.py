@@ -1,0 +1,1 @@
+"""Attention of inference and what surrounds it: caches, sampling."""

@@ -1,0 +1,1 @@
+"""The layers of networks without state: activations, norms, losses, products."""

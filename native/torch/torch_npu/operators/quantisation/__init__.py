@@ -1,0 +1,1 @@
+"""Values to integers and small floats and back, and products of them."""

@@ -1,0 +1,1 @@
+"""What carries a state from step to step: LSTM, GRU, linear attention."""

@@ -1,0 +1,1 @@
+"""Storage, shapes, scatter and gather, and what belongs nowhere else."""

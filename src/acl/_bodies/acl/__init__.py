@@ -1,0 +1,1 @@
+"""Bodies of acl itself: start and stop, descriptions of tensors, buffers."""

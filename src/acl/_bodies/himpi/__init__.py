@@ -1,0 +1,1 @@
+"""Bodies of acl.himpi: the second interface of pictures and video."""

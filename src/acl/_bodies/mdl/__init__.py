@@ -1,0 +1,1 @@
+"""Bodies of acl.mdl: models, their data, AIPP, dumps."""

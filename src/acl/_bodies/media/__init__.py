@@ -1,0 +1,1 @@
+"""Bodies of acl.media: the first interface of pictures and video."""

@@ -1,0 +1,1 @@
+"""Bodies of acl.rt: devices, contexts, streams, events, memory."""

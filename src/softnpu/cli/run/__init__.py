@@ -1,0 +1,1 @@
+"""The parts of the command softnpu: options, inputs, a run, its comparison and report."""

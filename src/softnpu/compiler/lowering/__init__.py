@@ -1,0 +1,1 @@
+"""From operators of CANN to operators of ONNX, and what ONNX can tell about them."""

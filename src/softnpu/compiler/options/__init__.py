@@ -1,0 +1,1 @@
+"""The command line of atc: its rows, its words, its checks."""

@@ -1,0 +1,1 @@
+"""AIPP: the preparation of pictures in front of the first operator."""

@@ -1,0 +1,1 @@
+"""Passes around a convolution: what is folded into it and what is named with it."""

@@ -1,0 +1,1 @@
+"""Passes that know a group of nodes as one operator."""

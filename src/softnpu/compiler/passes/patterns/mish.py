@@ -1,0 +1,26 @@
+"""SoftplusTanhMulPass: x · tanh(softplus(x)) becomes Mish."""
+
+from __future__ import annotations
+
+from softnpu.compiler.passes.edit import Edit, other_input, producer, word
+from softnpu.graph.ir import Graph
+
+NAME = "SoftplusTanhMulPass"
+GROUP = "GraphFusion"
+
+
+def run(graph: Graph) -> tuple[int, int]:
+    """Merge every such chain."""
+    edit = Edit(graph)
+    count = 0
+    for tanh in edit.nodes():
+        softplus = producer(tanh.inputs[0], "Softplus") if word(tanh) == "Tanh" else None
+        if softplus is None or softplus.inputs[0] is None or not edit.inner(softplus.output, tanh):
+            continue
+        mul, x = edit.only_user(tanh.output), softplus.inputs[0]
+        if mul is None or word(mul) != "Mul" or other_input(mul, tanh.output) is not x:
+            continue
+        edit.merge([softplus, tanh, mul], "Mish", {}, [x])
+        count += 1
+    edit.finish()
+    return count, count

@@ -1,0 +1,1 @@
+"""Lower types for the tensors of a model, as the options ask for them."""

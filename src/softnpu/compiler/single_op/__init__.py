@@ -1,0 +1,1 @@
+"""Models of one operator: from their file to a graph."""

@@ -1,0 +1,1 @@
+"""What a program calls: init and finalize, FlowGraph with its feed and fetch, FlowInfo, options."""

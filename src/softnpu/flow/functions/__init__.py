@@ -1,0 +1,1 @@
+"""What user code sees inside a node: messages, parameters, the run context, its log and where it runs."""

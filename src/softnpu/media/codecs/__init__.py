@@ -1,0 +1,1 @@
+"""Codecs: JPEG, PNG and video files and streams."""

@@ -1,0 +1,1 @@
+"""Pixels: formats, pictures in memory, their planes, colours and sizes."""

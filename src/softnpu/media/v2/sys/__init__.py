@@ -1,0 +1,1 @@
+"""The media system: channels by number, event waiters, strides and colour matrices."""

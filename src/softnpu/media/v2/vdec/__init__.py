@@ -1,0 +1,1 @@
+"""Decode channels: video and JPEG."""

@@ -1,0 +1,1 @@
+"""Encode channels: video and JPEG."""

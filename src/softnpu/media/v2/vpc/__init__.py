@@ -1,0 +1,1 @@
+"""Channels of picture processing and their calls."""

@@ -1,0 +1,1 @@
+"""Picture processing: what the VPC engine does with pixels."""

@@ -1,0 +1,1 @@
+"""What pytorch_analyse tells about a project."""

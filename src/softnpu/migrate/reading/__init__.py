@@ -1,0 +1,1 @@
+"""Reading a project: its files, their names and what is worth a look."""

@@ -1,0 +1,1 @@
+"""What a run has to say: results, tables and pages."""

@@ -1,0 +1,1 @@
+"""Edits of a source: who notes them and who applies them."""

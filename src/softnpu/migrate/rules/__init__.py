@@ -1,0 +1,1 @@
+"""What is rewritten: the rows of `spec/migrate` and rules of the user."""

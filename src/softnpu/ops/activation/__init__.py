@@ -1,0 +1,1 @@
+"""Activations: what a neuron does with its sum."""

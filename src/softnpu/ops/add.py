@@ -1,7 +1,0 @@
-"""Add: x1 + x2."""
-
-from softnpu.ops._math import binary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("Add", ("x1", "x2"))
-lower = binary("Add")

@@ -1,0 +1,1 @@
+"""Sums, products and quotients of several tensors, element by element."""

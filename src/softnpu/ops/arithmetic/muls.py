@@ -1,0 +1,11 @@
+"""Muls: x times a number."""
+
+from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.inputs import number
+from softnpu.ops.common.schema import REQUIRED, Schema
+
+SCHEMA = Schema("Muls", attrs={"value": REQUIRED})
+
+
+def lower(b: Builder, n: Site) -> str:
+    return str(b.op("Mul", n.input(0), number(b, n, float(n.need("value")))))

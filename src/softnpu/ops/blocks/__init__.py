@@ -1,0 +1,1 @@
+"""Blocks of pixels that move between space, depth and batch."""

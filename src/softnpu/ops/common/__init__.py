@@ -1,0 +1,1 @@
+"""What operators of all families use: the builder, schemas, inputs, types and formats."""

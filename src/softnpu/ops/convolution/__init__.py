@@ -1,0 +1,1 @@
+"""Convolutions, transposed ones, and the patches they are made of."""

@@ -1,7 +1,0 @@
-"""Cosh: hyperbolic cosine."""
-
-from softnpu.ops._math import DOUBLES, unary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("Cosh")
-lower = unary("Cosh", DOUBLES)

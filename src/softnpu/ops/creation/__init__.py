@@ -1,0 +1,1 @@
+"""Tensors from nothing but a shape: constants, ranges, random numbers."""

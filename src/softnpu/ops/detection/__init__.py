@@ -1,0 +1,1 @@
+"""Boxes, anchors, regions of interest and their suppression."""

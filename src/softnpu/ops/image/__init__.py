@@ -1,0 +1,1 @@
+"""Pictures: AIPP, resizing, sampling at places."""

@@ -1,0 +1,1 @@
+"""Elements chosen or written by their indices."""

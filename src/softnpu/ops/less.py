@@ -1,7 +1,0 @@
-"""Less: whether x1 < x2."""
-
-from softnpu.ops._math import binary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("Less", ("x1", "x2"))
-lower = binary("Less")

@@ -1,0 +1,1 @@
+"""Comparisons, truth values, choices by them, and bits."""

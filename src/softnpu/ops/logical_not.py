@@ -1,7 +1,0 @@
-"""LogicalNot: not x."""
-
-from softnpu.ops._math import unary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("LogicalNot")
-lower = unary("Not")

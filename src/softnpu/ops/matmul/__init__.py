@@ -1,0 +1,1 @@
+"""Products of matrices, and what is asked of a matrix."""

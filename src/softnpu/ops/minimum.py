@@ -1,7 +1,0 @@
-"""Minimum: the smaller of x1 and x2."""
-
-from softnpu.ops._math import SHORTS, binary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("Minimum", ("x1", "x2"))
-lower = binary("Min", SHORTS)

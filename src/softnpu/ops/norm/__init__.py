@@ -1,0 +1,1 @@
+"""Normalisations over axes, softmax among them."""

@@ -1,0 +1,21 @@
+"""LayerNormV3: x normalised over the dims from begin_norm_axis on, with mean and the inverse of the standard deviation."""
+
+from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.precision import narrow, wide
+from softnpu.ops.common.schema import Schema
+from softnpu.ops.norm._norms import inverse_spread, moments, scaled
+
+SCHEMA = Schema(
+    "LayerNormV3",
+    ("x", "gamma", "beta"),
+    ("y", "mean", "rstd"),
+    {"begin_norm_axis": 0, "begin_params_axis": 0, "epsilon": 1e-5},
+)
+
+
+def lower(b: Builder, n: Site) -> tuple[str, str, str]:
+    first = int(n.attr("begin_norm_axis", 0)) % n.rank(0)
+    centred, mean, variance = moments(b, wide(b, n), range(first, n.rank(0)))
+    rstd = inverse_spread(b, n, variance, float(n.attr("epsilon", 1e-5)))
+    y = scaled(b, str(b.op("Mul", centred, rstd)), wide(b, n, 1), wide(b, n, 2))
+    return narrow(b, n, y), mean, rstd

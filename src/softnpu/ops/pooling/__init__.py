@@ -1,0 +1,1 @@
+"""Windows over images and volumes that become one number."""

@@ -1,0 +1,1 @@
+"""Between floats and integers with a scale, and products of such integers."""

@@ -1,7 +1,0 @@
-"""RealDiv: x1 / x2."""
-
-from softnpu.ops._math import binary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("RealDiv", ("x1", "x2"))
-lower = binary("Div")

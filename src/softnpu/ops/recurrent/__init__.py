@@ -1,0 +1,1 @@
+"""Cells and layers that go through a sequence."""

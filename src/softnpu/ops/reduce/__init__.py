@@ -1,0 +1,1 @@
+"""Axes that become one number: sums, extremes, the places of extremes."""

@@ -1,0 +1,11 @@
+"""ArgMinD: the place of the smallest element along a dimension that is an attribute."""
+
+from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.schema import REQUIRED, Schema
+from softnpu.ops.reduce._arg import extreme_index
+
+SCHEMA = Schema("ArgMinD", attrs={"dimension": REQUIRED, "dtype": 9})
+
+
+def lower(b: Builder, n: Site) -> str:
+    return extreme_index(b, n, "ArgMin", int(n.need("dimension")))

@@ -1,7 +1,0 @@
-"""ReduceLogSum: the logarithm of the sum over axes."""
-
-from softnpu.ops._reduce_by_input import reduce_by_input
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("ReduceLogSum", ("x", "axes"), attrs={"keep_dims": False})
-lower = reduce_by_input("LogSum")

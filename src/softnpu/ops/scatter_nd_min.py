@@ -1,7 +1,0 @@
-"""ScatterNdMin: var with the smaller of its slices and the updates."""
-
-from softnpu.ops._scatter import scatter_nd
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("ScatterNdMin", ("var", "indices", "updates"), ("var",), {"use_locking": False})
-lower = scatter_nd("min")

@@ -1,0 +1,1 @@
+"""Pieces cut out of a tensor, edges put around it, axes turned round."""

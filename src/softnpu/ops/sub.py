@@ -1,7 +1,0 @@
-"""Sub: x1 - x2."""
-
-from softnpu.ops._math import binary
-from softnpu.ops._schema import Schema
-
-SCHEMA = Schema("Sub", ("x1", "x2"))
-lower = binary("Sub")

@@ -1,0 +1,1 @@
+"""Functions of one tensor, element by element."""
