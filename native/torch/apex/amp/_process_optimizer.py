@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch_npu.utils.combine_tensors import clip_flat_norm_
 
-from apex.amp import handle as _handle
 from apex.amp._amp_state import _amp_state, maybe_print
 from apex.amp._grads import FusedGrads, Grads, average_over_ranks_
+from apex.amp.casts import disable_casts
 from apex.amp.options import Properties
 from apex.amp.scaler import LossScaler, multiply_
 
@@ -158,7 +158,7 @@ class AmpStash:
             )
         if self.models and (args or kwargs.get("closure") is not None):
             raise RuntimeError("Currently, Amp does not support closure use with optimizers that have master weights.")
-        with _handle.disable_casts():
+        with disable_casts():
             loss = step(*args, **kwargs)
         if _amp_state.handle is not None:
             _amp_state.handle.clear_cache()

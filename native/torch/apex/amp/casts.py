@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,6 +35,20 @@ class Cache:
 
     def _forget(self, key: int) -> None:
         self.kept.pop(key, None)
+
+
+@contextmanager
+def disable_casts() -> Iterator[None]:
+    """A block in which O1 casts nothing."""
+    handle = _amp_state.handle
+    if handle is None:
+        yield
+        return
+    before, handle.active = handle.active, False
+    try:
+        yield
+    finally:
+        handle.active = before
 
 
 def applied(caster: Caster, value: Any) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from apex.amp import _process_optimizer
 from apex.amp._amp_state import _amp_state, maybe_print
-from apex.amp.casts import Cache
+from apex.amp.casts import Cache, disable_casts
 from apex.amp.options import Properties
 from apex.amp.scaler import LossScaler
 
@@ -35,7 +35,7 @@ def scale_loss(
             "amp.scale_loss was called before amp was initialized: call 'model, optimizer = amp.initialize(model, optimizer, "
             "opt_level=...)' first"
         )
-    if not properties.enabled:
+    if not properties.options["enabled"]:
         yield loss
         return
     if not 0 <= loss_id < len(_amp_state.loss_scalers):
@@ -77,20 +77,6 @@ def _scaled(
     if not delay_check and scaler.update_scale():
         for stash in stashes:
             stash.skip_once(loss_id, scaler)
-
-
-@contextmanager
-def disable_casts() -> Iterator[None]:
-    """A block in which O1 casts nothing."""
-    handle = _amp_state.handle
-    if handle is None:
-        yield
-        return
-    before, handle.active = handle.active, False
-    try:
-        yield
-    finally:
-        handle.active = before
 
 
 class AmpHandle:
