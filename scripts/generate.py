@@ -11,18 +11,32 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from generators import api, atc, chips, constants, environment, flow, media, migrate, onnx_suite, operators, torch
+from generators import (
+    api,
+    atc,
+    chips,
+    constants,
+    environment,
+    flow,
+    media,
+    migrate,
+    onnx_suite,
+    operators,
+    readme,
+    torch,
+)
 from generators.common import MARK, ROOT, TABLES
 
 # Tables before pages, since pages are made with the code that reads the tables; `api` after the other tables, since it
 # imports the bodies of `acl`.
 WITH_TABLES = (constants, chips, atc, media, migrate, torch, environment, api)
-WITH_PAGES = (api, constants, chips, atc, media, torch, environment, flow, operators, onnx_suite)
+WITH_PAGES = (api, constants, chips, atc, media, torch, environment, flow, operators, onnx_suite, readme)
 
 
 def outputs() -> Iterator[tuple[Path, str]]:
     """Every generated file and its text, made when it is asked for: by then what it needs has been written."""
-    yield TABLES / "__init__.py", f'{MARK}\n"""Rows of `spec/` as Python tables, for fast loading."""\n'
+    for folder in (TABLES, TABLES / "api", TABLES / "migrate"):
+        yield folder / "__init__.py", f'{MARK}\n"""Rows of `spec/` as Python tables, for fast loading."""\n'
     for part in WITH_TABLES:
         yield from part.tables().items()
     for part in WITH_PAGES:

@@ -151,10 +151,20 @@ def support_page(module: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def support_index() -> str:
-    """Counts per module."""
+def counts() -> list[tuple[str, str, int, int]]:
+    """Of each module: its name, the name of its files, how many functions are implemented, how many are declared."""
     from acl._rows import implemented
 
+    rows = []
+    for module in MODULES:
+        spec = api(module)
+        done = sum(implemented(spec["module"], row["name"]) for row in spec["function"])
+        rows.append((spec["module"], module, done, len(spec["function"])))
+    return rows
+
+
+def support_index() -> str:
+    """Counts per module."""
     lines = [
         PAGE_MARK,
         "",
@@ -165,14 +175,10 @@ def support_index() -> str:
         "| Module | Implemented | Declared |",
         "|---|---:|---:|",
     ]
-    total = whole = 0
-    for module in MODULES:
-        spec = api(module)
-        done = sum(implemented(spec["module"], row["name"]) for row in spec["function"])
-        lines.append(f"| [{spec['module']}]({module}.md) | {done} | {len(spec['function'])} |")
-        total, whole = total + done, whole + len(spec["function"])
+    rows = counts()
+    lines += [f"| [{module}]({file}.md) | {done} | {declared} |" for module, file, done, declared in rows]
     lines += [
-        f"| **all** | **{total}** | **{whole}** |",
+        f"| **all** | **{sum(row[2] for row in rows)}** | **{sum(row[3] for row in rows)}** |",
         "",
         "See also the [error codes](errors.md), the [constants](constants.md), the [chips](chips.md), the [options of atc](atc_options.md), the [operators](operators.md), the [ONNX test cases](onnx_suite.md), and the [pixel formats and media limits](media_limits.md) of the chips. [DataFlow](dataflow.md) has a page of its own.",
         "",
@@ -189,7 +195,7 @@ def stubs() -> dict[Path, str]:
 
 def tables() -> dict[Path, str]:
     """What code reads."""
-    return {TABLES / f"api_{module}.py": api_table(module) for module in MODULES} | stubs()
+    return {TABLES / f"api/{module}.py": api_table(module) for module in MODULES} | stubs()
 
 
 def pages() -> dict[Path, str]:

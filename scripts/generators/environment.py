@@ -1,29 +1,30 @@
-"""From `spec/environment.toml`: the page of environment variables."""
+"""From `spec/environment.toml`: what code needs of each variable, and the page of environment variables."""
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from generators.common import PAGE_MARK, ROOT, cell
+from generators.common import PAGE_MARK, ROOT, TABLES, cell, load, mapping
+
+_KEYS = {"name", "default", "otherwise", "choices", "range", "meaning"}
 
 
-def _torch_variables() -> tuple[Any, ...]:
-    """The rows of torch_npu, read without torch: the page is made where it is not installed too."""
-    name = "torch_npu_environment"
-    spec = importlib.util.spec_from_file_location(name, ROOT / "native/torch/torch_npu/_environment.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.VARIABLES
+def _rows() -> Iterator[tuple[str, tuple[str, tuple[str, ...], tuple[int, ...]]]]:
+    for group in load("environment.toml")["group"]:
+        for row in group["variable"]:
+            if not row.keys() <= _KEYS:
+                raise SystemExit(f"environment.toml: {row['name']} has fields that mean nothing: {row.keys() - _KEYS}")
+            yield row["name"], (row.get("default", ""), tuple(row.get("choices", ())), tuple(row.get("range", ())))
+
+
+def environment_table() -> str:
+    """Variables by name, in the order of the fields of `base.config.Variable`."""
+    return mapping("VARIABLES", "dict[str, tuple[str, tuple[str, ...], tuple[int, ...]]]", _rows())
 
 
 def environment_page() -> str:
     """All environment variables."""
-    from softnpu.base.config import VARIABLES
-
-    variables = [*VARIABLES, *_torch_variables()]
     lines = [
         PAGE_MARK,
         "",
@@ -32,17 +33,18 @@ def environment_page() -> str:
         "All of them. They are read in one place (`softnpu/base/config.py`) when `acl.init` runs, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`). Those of torch_npu have a door of their own (`torch_npu/_environment.py`).",
         "",
     ]
-    for group in dict.fromkeys(variable.group for variable in variables):
-        lines += [f"## {group}", "", "| Variable | Default | Meaning |", "|---|---|---|"]
-        lines += [f"| `{v.name}` | {v.default or '–'} | {cell(v.meaning)} |" for v in variables if v.group == group] + [
-            ""
-        ]
+    for group in load("environment.toml")["group"]:
+        lines += [f"## {group['title']}", "", "| Variable | Default | Meaning |", "|---|---|---|"]
+        for row in group["variable"]:
+            default = row.get("default") or row.get("otherwise") or "–"
+            lines.append(f"| `{row['name']}` | {default} | {cell(row['meaning'])} |")
+        lines.append("")
     return "\n".join(lines)
 
 
 def tables() -> dict[Path, str]:
     """What code reads."""
-    return {}
+    return {TABLES / "environment.py": environment_table()}
 
 
 def pages() -> dict[Path, str]:

@@ -21,11 +21,11 @@ def find(module: str, name: str) -> Any:
 
 def _call(module: str, name: str) -> str:
     """The name with its parameters, without their types."""
-    found = find(module, name)
-    if not callable(found) or name.isupper() or (isinstance(found, type) and issubclass(found, enum.Enum)):
+    target = find(module, name)
+    if not callable(target) or name.isupper() or (isinstance(target, type) and issubclass(target, enum.Enum)):
         return name
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(target)
     except ValueError:
         return name
     parameters = [
@@ -33,7 +33,7 @@ def _call(module: str, name: str) -> str:
         for each in signature.parameters.values()
         if each.name != "self"
     ]
-    if any(each.name in ("place", "message", "inlet", "boundary") for each in parameters) and isinstance(found, type):
+    if any(each.name in ("place", "message", "inlet", "boundary") for each in parameters) and isinstance(target, type):
         return name  # made by the engine, or an enumeration
     return f"{name}{signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)}"
 

@@ -9,10 +9,10 @@ from typing import Any
 from generators.common import MARK, TABLES, load
 
 FILES = {
-    "migrate_affinity": "migrate/affinity.toml",
-    "migrate_rewrites": "migrate/rewrites.toml",
-    "migrate_similar": "migrate/similar.toml",
-    "migrate_unsupported": "migrate/unsupported.toml",
+    "migrate/affinity": "migrate/affinity.toml",
+    "migrate/rewrites": "migrate/rewrites.toml",
+    "migrate/similar": "migrate/similar.toml",
+    "migrate/unsupported": "migrate/unsupported.toml",
     "torch_adapter": "torch/adapter.toml",
 }
 

@@ -39,7 +39,7 @@ def operators_page() -> str:
     ]
     lines = [
         PAGE_MARK, "# Operators", "",
-        f"{len(rows)} operators have a file of their own in `src/softnpu/ops` (single operators, Caffe, TensorFlow). \"How\" says whether they run as ONNX operators in the engine or in NumPy between its pieces.", "",
+        f"{len(rows)} operators are described in `src/softnpu/ops`, in a file or a row each (single operators, Caffe, TensorFlow). \"How\" says whether they run as ONNX operators in the engine or in NumPy between its pieces.", "",
         "| CANN type | Inputs | Outputs | Attributes | How | Note |", "|---|---|---|---|---|---|", *rows, "",
         "## ONNX", "", "An ONNX operator keeps its own meaning, whatever it is called; those that are not in this table keep their own name. What onnxruntime can run, an `.om` can.", "",
         "| ONNX | CANN type |", "|---|---|", *onnx, "",

@@ -205,6 +205,17 @@ def _missing(label: str, row: Row) -> Callable[..., Any]:
     return body
 
 
+def _call_and_result(shape: Shape, count: int) -> tuple[str, str]:
+    """The line that calls the body, and what the function returns afterwards."""
+    call = f"body({', '.join(f'a{i}' for i in range(count))})"
+    if shape.text == "none":
+        return call, "None"
+    if not shape.failures:
+        return call, "0"
+    result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
+    return f"value = {call}", result
+
+
 def build(module: str, name: str, row: Row, body: Callable[..., Any] | None) -> Callable[..., Any]:
     """The public function of a row."""
     label = f"{module}.{name}"
@@ -223,15 +234,8 @@ def build(module: str, name: str, row: Row, body: Callable[..., Any] | None) -> 
         if is_handle(kind) and body is not None and not getattr(body, "raw_handles", False):
             space[f"resolve{index}"] = resolver(kind)
             resolve.append(f"        a{index} = resolve{index}(a{index})\n")
-    call = f"body({', '.join(f'a{i}' for i in range(len(arguments)))})"
-    if shape.text == "none":
-        result = "None"
-    elif not shape.failures:
-        result = "0"
-    else:
-        call = "value = " + call
-        result = "value" if not shape.has_ret else "(value, 0)" if len(shape.failures) == 1 else "(*value, 0)"
     take = "".join(f"        {line}\n" for line in _take_lines(arguments, row.optional)).rstrip("\n")
+    call, result = _call_and_result(shape, len(arguments))
 
     def define(trace: str) -> Callable[..., Any]:
         source = _TEMPLATE.format(name=name, trace=trace, take=take, resolve="".join(resolve), call=call, result=result)
@@ -242,9 +246,8 @@ def build(module: str, name: str, row: Row, body: Callable[..., Any] | None) -> 
     space["untraced"] = functools.cache(lambda: define(""))  # made when a call is traced for the first time
     function = define(_TRACE)
     function.__module__ = module
-    function.__doc__ = (
-        f"{name}({', '.join(n for n, _ in arguments)}) -> {row.returns}\n\n{row.doc}\nManual section: {row.section}."
-    )
+    names = ", ".join(argument for argument, _ in arguments)
+    function.__doc__ = f"{name}({names}) -> {row.returns}\n\n{row.doc}\nManual section: {row.section}."
     return function
 
 

@@ -1,4 +1,4 @@
-"""The rows of the face `acl` and the bodies that they name; the only reader of `spec/_generated/api_*.py`."""
+"""The rows of the face `acl` and the bodies that they name; the only reader of `spec/_generated/api/`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def face_of(module: str) -> Face:
     All at once, with the first function asked for: destructors call others for the first time while the interpreter ends,
     when nothing can be imported any more.
     """
-    table = importlib.import_module(f"softnpu.spec._generated.api_{module.rpartition('.')[2]}").ROWS
+    table = importlib.import_module(f"softnpu.spec._generated.api.{module.rpartition('.')[2]}").ROWS
     rows = {name: Row(*fields) for name, fields in table.items()}
     files = dict.fromkeys(row.body for row in rows.values() if row.body)
     bodies = {file: importlib.import_module(f"acl._bodies.{file}") for file in files}

@@ -10,8 +10,8 @@ from softnpu.flow.drawing.points import (
     Framework,
     FuncProcessPoint,
     GraphProcessPoint,
-    ProcessPoint,
 )
+from softnpu.flow.drawing.process_point import ProcessPoint
 from softnpu.flow.values.tensor import Tensor, TensorDesc, alloc_tensor
 
 __all__ = [

@@ -16,16 +16,17 @@ def _run(
     """Pointers are a, b, c, alpha, beta."""
     product.check(compute, leading)
     owner = process()
-    inputs, outputs = product.descriptions()
-    given, made = (inputs, buffers(inputs, pointers)), (outputs, buffers(outputs, pointers[2:3]))
-    table(owner).execute(owner, "GEMM", given, made, product.attributes(), stream)
+    in_descs, out_descs = product.descriptions()
+    inputs = (in_descs, buffers(in_descs, pointers))
+    outputs = (out_descs, buffers(out_descs, pointers[2:3]))
+    table(owner).execute(owner, "GEMM", inputs, outputs, product.attributes(), stream)
 
 
 def _handle(product: Product, compute: int) -> int:
     product.check(compute)
     owner = process()
-    made = table(owner).prepare("GEMM", *product.descriptions(), product.attributes(), owner.memory.strict)
-    return owner.handles.add("op_handle", made)
+    prepared = table(owner).prepare("GEMM", *product.descriptions(), product.attributes(), owner.memory.strict)
+    return owner.handles.add("op_handle", prepared)
 
 
 # ---- matrix by matrix ------------------------------------------------------------------------------------------------

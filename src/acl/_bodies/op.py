@@ -29,12 +29,12 @@ def _ops() -> SingleOps:
 
 def _descs(handles: list[int]) -> list[TensorDesc]:
     owner = process().handles
-    return [owner.get("tensor_desc", one) for one in handles]
+    return [owner.get("tensor_desc", handle) for handle in handles]
 
 
 def _buffers(handles: list[int]) -> list[DataBuffer]:
     owner = process().handles
-    return [owner.get("data_buffer", one) for one in handles]
+    return [owner.get("data_buffer", handle) for handle in handles]
 
 
 # ---- models and execution --------------------------------------------------------------------------------------------
@@ -74,8 +74,9 @@ def execute_v2(
     attr: OpAttr | None,
     stream: Stream,
 ) -> None:
-    given, made = (_descs(in_desc), _buffers(inputs)), (_descs(out_desc), _buffers(outputs))
-    _ops().execute(process(), op_type, given, made, attr, stream)
+    described_inputs = (_descs(in_desc), _buffers(inputs))
+    described_outputs = (_descs(out_desc), _buffers(outputs))
+    _ops().execute(process(), op_type, described_inputs, described_outputs, attr, stream)
 
 
 def execute(
@@ -92,8 +93,8 @@ def execute(
 
 def create_handle(op_type: str, in_desc: list[int], out_desc: list[int], attr: OpAttr | None) -> int:
     owner = process()
-    made = _ops().prepare(op_type, _descs(in_desc), _descs(out_desc), attr, owner.memory.strict)
-    return owner.handles.add("op_handle", made)
+    prepared = _ops().prepare(op_type, _descs(in_desc), _descs(out_desc), attr, owner.memory.strict)
+    return owner.handles.add("op_handle", prepared)
 
 
 def execute_with_handle(handle: OpHandle, inputs: list[int], outputs: list[int], stream: Stream) -> None:
@@ -164,14 +165,14 @@ def set_attr_data_type(attr: int, name: str, data_type: int) -> int:
 
 def _listed(values: Any, kind: str, name: str) -> list[Any]:
     """A list argument, as the binding takes those it calls objects."""
-    found: list[Any] = converter(f"list[{kind}]", 3)(values)
-    if any(isinstance(one, str) for one in found):
+    converted: list[Any] = converter(f"list[{kind}]", 3)(values)
+    if any(isinstance(value, str) for value in converted):
         raise Raise(TypeError(f"{name} args parse failed"))
-    return found
+    return converted
 
 
 def set_attr_list_bool(attr: OpAttr, name: str, values: Any) -> None:
-    attr.set(name, [bool(one) for one in _listed(values, "i64", "acl.op.set_attr_list_bool")])
+    attr.set(name, [bool(value) for value in _listed(values, "i64", "acl.op.set_attr_list_bool")])
 
 
 def set_attr_list_int(attr: OpAttr, name: str, values: Any) -> None:
@@ -236,10 +237,10 @@ def create_kernel(
             codes.INVALID_PARAM, f"operator type {op_type!r} and kernel id {kernel_id!r} must not be empty", "name both"
         )
     if not bin_ptr or bin_size <= 0 or engine_type not in (0, 1, 2) or deallocator not in (0, 1):
-        given = f"bin_ptr {bin_ptr:#x}, bin_size {bin_size}, engine_type {engine_type}, deallocator {deallocator}"
+        arguments = f"bin_ptr {bin_ptr:#x}, bin_size {bin_size}, engine_type {engine_type}, deallocator {deallocator}"
         raise NpuError(
             codes.INVALID_PARAM,
-            f"not possible: {given}",
+            f"not possible: {arguments}",
             "pass a binary with its size, an engine of 0 to 2, a deallocator of 0 or 1",
         )
     process().memory.reach(bin_ptr, bin_size, False)
@@ -249,7 +250,7 @@ def create_kernel(
 @raw
 def update_params(op_type: str, in_desc: list[int], out_desc: list[int], attr: int) -> None:
     handles = process().handles
-    given: OpAttr | None = handles.get("op_attr", attr) if attr else None
+    op_attr: OpAttr | None = handles.get("op_attr", attr) if attr else None
 
     def call(selector: Selector, desc: KernelDesc) -> object:
         handle = handles.add("kernel_desc", desc)
@@ -258,7 +259,7 @@ def update_params(op_type: str, in_desc: list[int], out_desc: list[int], attr: i
         finally:
             handles.discard(handle)
 
-    _ops().kernels.choose(describe(op_type, _descs(in_desc), _descs(out_desc), given), call)
+    _ops().kernels.choose(describe(op_type, _descs(in_desc), _descs(out_desc), op_attr), call)
 
 
 def set_kernel_args(kernel_desc: KernelDesc, kernel_id: str, block_dim: int, args_ptr: int, args_size: int) -> None:

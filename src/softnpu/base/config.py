@@ -1,4 +1,4 @@
-"""The one door to environment variables. `VARIABLES` is the page `docs/environment.md`."""
+"""The one door to environment variables. What they are is in `spec/environment.toml`; here they are read and checked."""
 
 from __future__ import annotations
 
@@ -7,200 +7,33 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from softnpu.base.errors import NpuError, codes
+from softnpu.spec._generated.environment import VARIABLES
 
-MAX_DEVICES = 16
-MAX_THREADS = 1024
-ENGINES = ("auto", "onnxruntime", "openvino", "nodewise")
 _MAX_DIGITS = 18
-DEFAULT_SOC = "Ascend910B3"
 
 
-@dataclass(frozen=True)
-class Variable:
-    """One environment variable: a row of the documentation page."""
+class Variable(NamedTuple):
+    """What the row of a variable says to code; the rest of it is the page."""
 
-    name: str
-    default: str
-    meaning: str
-    group: str
+    default: str  # the value that holds when it is unset or empty
+    choices: tuple[str, ...]
+    range: tuple[int, ...]  # the least and the greatest number, or nothing
 
 
-VARIABLES = (
-    Variable(
-        "SOFTNPU_DEVICES",
-        "2",
-        "Simulated devices: a count from 1 to 16, or a list of kinds such as `host:4` or `host,host`.",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_SOC",
-        DEFAULT_SOC,
-        "Chip that the devices report and whose limits apply; a file name of `spec/soc/`.",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_MEMORY", "the chip's", "Memory of each device, as bytes or with a unit: `8G`, `512M`.", "softnpu"
-    ),
-    Variable(
-        "SOFTNPU_OVERCOMMIT",
-        "0",
-        "`1` lets live allocations exceed three quarters of the machine's memory (they are limited to it otherwise).",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_THREADS",
-        "all cores that the process may use",
-        "Threads that computing uses, shared by all models and streams of the process.",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_ENGINE",
-        "auto",
-        "What runs models: `auto` (the fastest that is installed, found by measuring when a model is first loaded), `onnxruntime`, `openvino`, `nodewise`.",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_CACHE_DIR",
-        "`$XDG_CACHE_HOME/softnpu`, else `~/.cache/softnpu`",
-        "Where measurements are remembered.",
-        "softnpu",
-    ),
-    Variable(
-        "DUMP_GE_GRAPH",
-        "",
-        "`1`, `2` or `3`: atc writes the graph after each stage (with weights, without, structure only).",
-        "CANN",
-    ),
-    Variable(
-        "DUMP_GRAPH_LEVEL",
-        "2",
-        "Which stages are written: `1` all, `2` the main ones, `3` the last, `4` the first.",
-        "CANN",
-    ),
-    Variable("DUMP_GRAPH_PATH", "the working directory", "Where the graphs go.", "CANN"),
-    Variable("SOFTNPU_RUN_MODE", "host", "Answer of `acl.rt.get_run_mode`: `host` or `device`.", "softnpu"),
-    Variable(
-        "SOFTNPU_CHECK",
-        "",
-        "Comma list: `leaks` (report at finalize), `trace` (remember where memory was allocated), `strict` (both, and the manual's alignment, direction and size rules become errors; so do the media limits of the chip).",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_RUNTIME_DIR",
-        "`$XDG_RUNTIME_DIR/softnpu`, else a per-user folder in the temporary directory",
-        "Where processes publish what `npu-smi` shows, and where shared memory keys live.",
-        "softnpu",
-    ),
-    Variable(
-        "SOFTNPU_FACE", "", "`softnpu` makes `import acl` use softnpu although a real CANN is installed.", "softnpu"
-    ),
-    Variable(
-        "ASCEND_TOOLKIT_HOME",
-        "",
-        "Where a real CANN is installed; if its `acl` is there, softnpu's steps aside (see `SOFTNPU_FACE`). Also `ASCEND_HOME_PATH`.",
-        "CANN",
-    ),
-    Variable(
-        "ASCEND_RT_VISIBLE_DEVICES",
-        "all",
-        "Comma list of physical device ids; the program sees them as 0, 1, … in this order. Ids from the first invalid entry on are ignored.",
-        "CANN",
-    ),
-    Variable("ASCEND_GLOBAL_LOG_LEVEL", "3", "0 debug, 1 info, 2 warning, 3 error, 4 none.", "log"),
-    Variable("ASCEND_MODULE_LOG_LEVEL", "", "Level per module, `MODULE=level:MODULE=level`, e.g. `ASCENDCL=1`.", "log"),
-    Variable("ASCEND_GLOBAL_EVENT_ENABLE", "1", "`0` leaves EVENT lines out.", "log"),
-    Variable(
-        "ASCEND_SLOG_PRINT_TO_STDOUT",
-        "0",
-        "`1` prints log lines instead of writing files. Also `ASCEND_LOG_PRINT_TO_STDOUT` (newer) and `SLOG_PRINT_TO_STDOUT` (oldest).",
-        "log",
-    ),
-    Variable(
-        "ASCEND_PROCESS_LOG_PATH", "", "Log directory; before `ASCEND_WORK_PATH/log`, before `~/ascend/log`.", "log"
-    ),
-    Variable("ASCEND_WORK_PATH", "", "Root of files that a program leaves behind (logs under `log/`).", "log"),
-    Variable("ASCEND_HOST_LOG_FILE_NUM", "10", "Log files kept per process, 1 to 1000; each is at most 20 MB.", "log"),
-    Variable("ASCEND_LOG_SYNC_SAVE", "0", "`1` flushes every line to the disk before the call returns.", "log"),
-    Variable(
-        "SOFTNPU_FLOW_ENGINE",
-        "embedded",
-        "What runs a DataFlow graph: `embedded` (a process per node), `inline` (all in this process, for debugging), "
-        "`ray` (actors), `stub` (accepts any graph, runs nothing). Option `softnpu.flow.engine`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_ON_DEATH",
-        "restart",
-        "When the process of a node dies: `restart` it (the transaction it was in fails, the others go on) or `end` the "
-        "graph. Option `softnpu.flow.on_death`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_RESTARTS",
-        "3",
-        "How often within ten seconds a node is started again before the graph ends. Option `softnpu.flow.restarts`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_STRICT",
-        "0",
-        "`1` stops a node whose function failed, as the real engine does; otherwise only the transaction fails. "
-        "Option `softnpu.flow.strict`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_MEMORY",
-        "what is available at the start",
-        "Memory that one worker may allocate, such as `4G`; `0` is no limit. Option `softnpu.flow.memory`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_WORKSPACE",
-        "0",
-        "`1` writes the project folder `<node>_ws` of every function, as the real tool does. Option "
-        "`softnpu.flow.workspace`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_TIMELINE",
-        "",
-        "File for a timeline of all calls that opens in Perfetto. Option `softnpu.flow.timeline`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_METRICS_PORT",
-        "",
-        "Port on 127.0.0.1 that answers with metrics as Prometheus text; nothing listens without it. Option "
-        "`softnpu.flow.metrics_port`.",
-        "dataflow",
-    ),
-    Variable(
-        "SOFTNPU_FLOW_METRICS_TOKEN",
-        "",
-        "What a reader of the metrics has to show; without it one is made up and printed. Option "
-        "`softnpu.flow.metrics_token`.",
-        "dataflow",
-    ),
-    Variable(
-        "RESOURCE_CONFIG_PATH",
-        "",
-        "`numa_config.json` with servers and devices: a deployment file may name only these.",
-        "dataflow",
-    ),
-    Variable(
-        "RAY_ADDRESS",
-        "",
-        "Cluster that the engine `ray` joins; without it a local Ray is started.",
-        "dataflow",
-    ),
-)
-FLOW_ENGINES = ("embedded", "inline", "ray", "stub")
+def _row(name: str) -> Variable:
+    return Variable(*VARIABLES[name])
 
 
 def _env(name: str) -> str:
     return os.environ.get(name, "").strip()
+
+
+def _value(name: str) -> str:
+    """The value of a variable, that of its row when it is unset or empty."""
+    return _env(name) or _row(name).default
 
 
 _complained: set[tuple[str, str]] = set()
@@ -222,18 +55,19 @@ def _bad(name: str, value: str, expected: str) -> NpuError:
 
 def device_kinds() -> tuple[str, ...]:
     """The kinds of the devices of this machine, in order of physical id."""
-    value = _env("SOFTNPU_DEVICES") or "2"
-    expected = f"a count from 1 to {MAX_DEVICES} or a list such as host:4"
+    value, row = _value("SOFTNPU_DEVICES"), _row("SOFTNPU_DEVICES")
+    low, high = row.range
+    expected = f"a count from {low} to {high} or a list such as host:4"
     if _is_number(value):
-        kinds = ["host"] * min(int(value), MAX_DEVICES + 1)
+        kinds = ["host"] * min(int(value), high + 1)
     else:
         kinds = []
         for part in value.split(","):
             kind, _, count = part.strip().partition(":")
-            if kind not in ("host", "cuda") or not _is_number(count or "1"):
+            if kind not in row.choices or not _is_number(count or "1"):
                 raise _bad("SOFTNPU_DEVICES", value, expected)
-            kinds += [kind] * min(int(count or "1"), MAX_DEVICES + 1)
-    if not 1 <= len(kinds) <= MAX_DEVICES:
+            kinds += [kind] * min(int(count or "1"), high + 1)
+    if not low <= len(kinds) <= high:
         raise _bad("SOFTNPU_DEVICES", value, expected)
     return tuple(kinds)
 
@@ -272,7 +106,7 @@ class Settings:
     """What the runtime takes from the environment; read once when a process object is made."""
 
     kinds: tuple[str, ...] = field(default_factory=device_kinds)
-    soc: str = field(default_factory=lambda: _env("SOFTNPU_SOC") or DEFAULT_SOC)
+    soc: str = field(default_factory=lambda: _value("SOFTNPU_SOC"))
     memory: int | None = field(default_factory=lambda: byte_size("SOFTNPU_MEMORY"))
     overcommit: bool = field(default_factory=lambda: _env("SOFTNPU_OVERCOMMIT") == "1")
     run_mode: int = field(default_factory=lambda: _run_mode())
@@ -285,8 +119,8 @@ class Settings:
 
 
 def _run_mode() -> int:
-    value = _env("SOFTNPU_RUN_MODE") or "host"
-    if value not in ("host", "device"):
+    value = _value("SOFTNPU_RUN_MODE")
+    if value not in _row("SOFTNPU_RUN_MODE").choices:
         raise _bad("SOFTNPU_RUN_MODE", value, "host or device")
     return 1 if value == "host" else 0
 
@@ -294,7 +128,7 @@ def _run_mode() -> int:
 def _checks() -> frozenset[str]:
     value = _env("SOFTNPU_CHECK")
     parts = {part.strip() for part in value.split(",") if part.strip()}
-    if not parts <= {"leaks", "trace", "strict"}:
+    if not parts <= set(_row("SOFTNPU_CHECK").choices):
         raise _bad("SOFTNPU_CHECK", value, "a comma list of leaks, trace, strict")
     return frozenset(parts | {"leaks", "trace"} if "strict" in parts else parts)
 
@@ -305,16 +139,22 @@ def compute_threads() -> int:
     value = _env("SOFTNPU_THREADS")
     if not value:
         return len(os.sched_getaffinity(0))
-    if not _is_number(value) or not 1 <= int(value) <= MAX_THREADS:
-        raise _bad("SOFTNPU_THREADS", value, f"a number from 1 to {MAX_THREADS}")
+    low, high = _row("SOFTNPU_THREADS").range
+    if not _is_number(value) or not low <= int(value) <= high:
+        raise _bad("SOFTNPU_THREADS", value, f"a number from {low} to {high}")
     return int(value)
 
 
 def engine() -> str:
     """The engine that the user asks for, `auto` to let it be measured."""
-    value = _env("SOFTNPU_ENGINE") or "auto"
-    if value not in ENGINES:
-        raise _bad("SOFTNPU_ENGINE", value, f"one of {', '.join(ENGINES)}")
+    return _choice("SOFTNPU_ENGINE", _value("SOFTNPU_ENGINE"))
+
+
+def _choice(name: str, value: str) -> str:
+    """A value that its row allows."""
+    choices = _row(name).choices
+    if choices and value not in choices:
+        raise _bad(name, value, f"one of {', '.join(choices)}")
     return value
 
 
@@ -348,7 +188,7 @@ def cache_dir() -> Path:
 
 def graph_dumps() -> tuple[int, int, Path]:
     """DUMP_GE_GRAPH (0 none, 1 all, 2 without weights, 3 only the structure), DUMP_GRAPH_LEVEL and the folder."""
-    content, level = _number("DUMP_GE_GRAPH", 0, 1, 3), _number("DUMP_GRAPH_LEVEL", 2, 1, 4)
+    content, level = _number("DUMP_GE_GRAPH"), _number("DUMP_GRAPH_LEVEL")
     return content, level, Path(_env("DUMP_GRAPH_PATH") or _env("ASCEND_WORK_PATH") or ".")
 
 
@@ -373,18 +213,20 @@ def runtime_dir() -> Path:
 class LogSettings:
     """Log variables; bad numbers fall back to the default, since the log cannot complain about itself."""
 
-    level: int = field(default_factory=lambda: _number("ASCEND_GLOBAL_LOG_LEVEL", 3, 0, 4))
+    level: int = field(default_factory=lambda: _number("ASCEND_GLOBAL_LOG_LEVEL"))
     modules: dict[str, int] = field(default_factory=lambda: _module_levels())
     events: bool = field(default_factory=lambda: _env("ASCEND_GLOBAL_EVENT_ENABLE") != "0")
     to_stdout: bool = field(default_factory=lambda: _to_stdout())
     directory: Path = field(default_factory=lambda: _log_directory())
-    files: int = field(default_factory=lambda: _number("ASCEND_HOST_LOG_FILE_NUM", 10, 1, 1000))
+    files: int = field(default_factory=lambda: _number("ASCEND_HOST_LOG_FILE_NUM"))
     sync: bool = field(default_factory=lambda: _env("ASCEND_LOG_SYNC_SAVE") == "1")
 
 
-def _number(name: str, default: int, low: int, high: int) -> int:
-    value = _env(name)
-    return int(value) if _is_number(value) and low <= int(value) <= high else default
+def _number(name: str) -> int:
+    """A number in the range of its row, its default (0 where it has none) for everything else."""
+    value, row = _env(name), _row(name)
+    low, high = row.range
+    return int(value) if _is_number(value) and low <= int(value) <= high else int(row.default or 0)
 
 
 def _module_levels() -> dict[str, int]:
@@ -428,29 +270,27 @@ class FlowSettings:
         """The settings in force; NpuError for a value that means nothing."""
         known = options or {}
 
-        def text(key: str, default: str, choices: tuple[str, ...] = ()) -> str:
+        def text(key: str) -> str:
             name = f"SOFTNPU_FLOW_{key.upper()}"
-            value = known.get(f"softnpu.flow.{key}") or _env(name) or default
-            if choices and value not in choices:
-                raise _bad(name, value, "one of " + ", ".join(choices))
-            return value
+            return _choice(name, known.get(f"softnpu.flow.{key}") or _value(name))
 
-        def number(key: str, default: int, high: int) -> int:
-            value = text(key, str(default))
-            if not _is_number(value) or int(value) > high:
-                raise _bad(f"SOFTNPU_FLOW_{key.upper()}", value, f"a number from 0 to {high}")
+        def number(key: str) -> int:
+            name = f"SOFTNPU_FLOW_{key.upper()}"
+            value, (low, high) = text(key) or "0", _row(name).range
+            if not _is_number(value) or not low <= int(value) <= high:
+                raise _bad(name, value, f"a number from {low} to {high}")
             return int(value)
 
         return cls(
-            engine=text("engine", "embedded", FLOW_ENGINES),
-            on_death=text("on_death", "restart", ("restart", "end")),
-            restarts=number("restarts", 3, 200),
-            strict=text("strict", "0", ("0", "1")) == "1",
-            memory_limit=_flow_memory(text("memory", "")),
-            workspace=text("workspace", "0", ("0", "1")) == "1",
-            timeline=text("timeline", ""),
-            metrics_port=number("metrics_port", 0, 65535),
-            metrics_token=text("metrics_token", ""),
+            engine=text("engine"),
+            on_death=text("on_death"),
+            restarts=number("restarts"),
+            strict=text("strict") == "1",
+            memory_limit=_flow_memory(text("memory")),
+            workspace=text("workspace") == "1",
+            timeline=text("timeline"),
+            metrics_port=number("metrics_port"),
+            metrics_token=text("metrics_token"),
         )
 
 

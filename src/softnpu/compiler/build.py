@@ -161,7 +161,7 @@ def write(graph: Graph, info: ModelInfo, path: Path, options: Options, check: bo
         path.parent.mkdir(parents=True, exist_ok=True)
         if weights is not None:
             folder.mkdir(exist_ok=True)
-        programs, info.extra["steps"] = programs_of(graph)
+        programs, info.run.steps = programs_of(graph)
         om_writer.write(part, graph, programs, info, _attributes(graph, options), __version__, weights, name)
         if check:
             engine_check.check(part, weights)
@@ -241,7 +241,7 @@ def _write_single(one: Any, path: Path, options: Options) -> None:
     graph = to_graph(one)
     graph.name = one.op
     info = describe_model(graph, shapes.Shapes())
-    info.extra["single_op"] = one.key()
+    info.run.single_op = one.key()
     write(graph, info, path, options, check=True)
 
 

@@ -61,8 +61,8 @@ class Binder:
     def __init__(self, info: ModelInfo, context: Context) -> None:
         self.info = info
         self.context = context
-        self.inputs: list[str | None] = list(info.extra.get("engine_inputs", ()))
-        self.outputs = [str(name) for name in info.extra.get("engine_outputs", ())]
+        self.inputs = list(info.run.engine_inputs)
+        self.outputs = list(info.run.engine_outputs)
         if len(self.outputs) != len(info.outputs) or len(self.inputs) != len(info.inputs):
             raise NpuError(
                 codes.GE_EXEC_MODEL_DATA_SIZE_INVALID,
@@ -179,13 +179,12 @@ class Binder:
             return tuple(info.dims_v2)
         if desc is None or len(desc.dims) != 4:
             raise _no_dims(index, info)
-        code = int(self.info.extra["aipp"][info.name]["info"]["inputFormat"])
+        code = int(self.info.run.aipp[info.name].info["inputFormat"])
         return _in_range(index, info, FORMATS[code].memory_dims(*desc.dims[:3]))
 
     def _aipp(self, index: int) -> int:
         """aclmdlInputAippType of an input."""
-        found = self.info.extra.get("aipp", {}).get(self.info.inputs[index].name, {})
-        return int(found.get("type", 0))
+        return self.info.run.aipp_type(self.info.inputs[index].name)
 
     def _picture(self, ready: Ready, index: int, info: TensorInfo, buffer: DataBuffer) -> tuple[Shape, int]:
         """The picture of dynamic AIPP: as many bytes as the program gave; the parameters say how they are read."""

@@ -49,7 +49,7 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
         return _guarded(lambda: NodewiseEngine(source, info, programs))
     place = source.weights_place() if source.path is not None else None
     kept = weights if len(weights) else None  # a view of the mapped file, or of our own copy of a model in memory
-    steps = info.extra.get("steps")
+    steps = info.run.steps
     if not steps:
         return _single(source, info, programs[0], place, kept)
     engines: list[Engine] = [_guarded(lambda one=one: OrtEngine(one, place, kept)) for one in programs]  # type: ignore[misc]
@@ -64,7 +64,7 @@ def _single(
 ) -> Engine:
     """The engine of a model in one piece."""
     wanted = config.engine()
-    if info.extra.get("exact_casts"):  # OpenVINO leaves roundings out
+    if info.run.exact_casts:  # OpenVINO leaves roundings out
         if wanted == "openvino":
             log().write(
                 WARNING, "the model has a precision mode, onnxruntime runs it instead of openvino", "GE", "load"

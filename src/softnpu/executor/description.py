@@ -106,7 +106,7 @@ class ModelDesc:
         self.tensor("output", index)
         gear = self.model.gear if self.model is not None else None
         if gear is None:
-            gear = info.extra.get("largest_gear", 0)
+            gear = info.run.largest_gear
         return self.dims("output", index, info.gear_outputs[gear][index])
 
     def ranges(self, index: int) -> dict[str, Any]:

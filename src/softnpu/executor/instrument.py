@@ -41,7 +41,7 @@ def _names(model: Model) -> frozenset[str]:
 
 def _looking(model: Model) -> tuple[Watcher, ...]:
     watchers = model.context.device.process.part(Watchers).looking
-    if "single_op" in model.info.extra:
+    if model.info.run.single_op is not None:
         return tuple(watcher for watcher in watchers if watcher.wants_operators())
     return tuple(watcher for watcher in watchers if watcher.wants_model(_names(model)))
 
@@ -56,7 +56,7 @@ class _Subject:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.name = "" if "single_op" in model.info.extra else model.name or "model"
+        self.name = "" if model.info.run.single_op is not None else model.name or "model"
 
     @property
     def number(self) -> int:

@@ -52,13 +52,13 @@ class Case:
 
     def __init__(self, engine: Engine, info: ModelInfo) -> None:
         random = np.random.default_rng(0)
-        names = info.extra["engine_inputs"]
+        names = [str(name) for name in info.run.engine_inputs]  # a model with gears is not measured: all have one
         self.inputs = [_random(random, one) for one in info.inputs]
         self.outputs = [np.zeros(one.dims, numpy_name(one.dtype)) for one in info.outputs]
         taken = [_place(name, one, array) for name, one, array in zip(names, info.inputs, self.inputs, strict=True)]
         given = [
             _place(name, one, array)
-            for name, one, array in zip(info.extra["engine_outputs"], info.outputs, self.outputs, strict=True)
+            for name, one, array in zip(info.run.engine_outputs, info.outputs, self.outputs, strict=True)
         ]
         self.plan: Plan = engine.plan(taken, given)
 

@@ -37,14 +37,14 @@ class Model:
         self.name = source.head().get("name", "")
         self.engine: Engine = choose.open_model(source, self.info, instrument.wanted(self))
         instrument.attach(self)
-        self.gear = self.info.extra.get("largest_gear", 0) if self.info.gears else None
+        self.gear = self.info.run.largest_gear if self.info.gears else None
         self._plans: dict[tuple[Any, ...], Ready] = {}
         self._binder = Binder(self.info, context)
         self.ranged, self.open_outputs = self._binder.ranged, self._binder.open_outputs
         self.shape_input = next(
             (i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None
         )
-        self._status_check = bool(self.info.extra.get("status_check"))
+        self._status_check = self.info.run.status_check
         self.loaded = True
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Model:
         if inputs.gear is not None:
             return inputs.gear
         index = self.shape_input
-        largest: int = self.info.extra.get("largest_gear", 0)
+        largest = self.info.run.largest_gear
         if index is None or index >= len(inputs.buffers):
             return largest
         buffer = inputs.buffers[index]

@@ -108,7 +108,7 @@ class SingleOps(Part):
 
     def _read(self, path: Path) -> OpModel | None:
         try:
-            key = Om.open(path).info().extra.get("single_op")  # mapped: what is no single operator may be large
+            key = Om.open(path).info().run.single_op  # mapped: what is no single operator may be large
             if not match.is_key(key):
                 log().write(WARNING, f"{path} holds no single operator and is left out", "ASCENDCL", "set_model_dir")
                 return None
@@ -123,7 +123,7 @@ class SingleOps(Part):
     def load(self, data: bytes) -> None:
         """Load one model from memory."""
         source = Om(data)
-        key = source.info().extra.get("single_op")
+        key = source.info().run.single_op
         if not match.is_key(key):
             raise NpuError(
                 codes.MODEL_MISSING_ATTR,
@@ -288,7 +288,7 @@ def _compile(op: Any) -> OpModel:
     try:
         graph = to_graph(op)
         info = model_info.describe_model(graph, shapes.Shapes())
-        key = info.extra["single_op"] = op.key()
+        key = info.run.single_op = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"
             build.write(graph, info, path, Options(), check=True)

@@ -6,7 +6,7 @@ import json
 from typing import Any, NoReturn, TypeVar
 
 from softnpu.base.errors import NpuError
-from softnpu.flow import codes
+from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 
 T = TypeVar("T")
@@ -70,8 +70,6 @@ class Item:
 
     def note_unknown(self, known: tuple[str, ...]) -> None:
         """Say which keys mean nothing here; newer files may have more than we know."""
-        from softnpu.flow import log
-
         others = sorted(self.values.keys() - set(known))
         if others:
             text = "%s: %s mean nothing here and are ignored; known keys are %s"
@@ -95,7 +93,7 @@ def show(value: object) -> str:
 
 def read(path: str) -> Item:
     """The object that a file holds; DfException 145000 for anything else."""
-    from softnpu.runtime.init_config import read_json
+    from softnpu.runtime.init_config import read_json  # 1 ms, for programs with a deployment file or a project
 
     try:
         return Item(read_json(path), path)

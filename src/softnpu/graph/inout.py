@@ -27,6 +27,39 @@ class TensorInfo:
 
 
 @dataclass
+class AippEntry:
+    """What running needs to know of the AIPP of an input. The fields behind `info` are those of a picture of dynamic AIPP."""
+
+    type: int  # aclmdlInputAippType
+    info: dict[str, Any] = field(default_factory=dict)  # static AIPP: the answer of get_first_aipp_info
+    block: str = ""  # the input that takes its parameters
+    feature: str = ""
+    dtype: int = 0
+    format: int = 0
+    shape: list[int] = field(default_factory=list)
+    max_src_image_size: int = 0
+
+
+@dataclass
+class RunInfo:
+    """What the engines need to know beside their programs."""
+
+    aipp: dict[str, AippEntry] = field(default_factory=dict)  # by the name of an input
+    engine_inputs: list[str | None] = field(default_factory=list)  # None for an input that the engine does not see
+    exact_casts: bool = False  # roundings of a precision mode must not be left out
+    status_check: bool = False
+    engine_outputs: list[str] = field(default_factory=list)
+    largest_gear: int = 0
+    single_op: Any = None  # the key of a model of one operator; whoever uses it checks it (executor/single_op_match)
+    steps: list[dict[str, Any]] = field(default_factory=list)  # turns of the engine and of operators beside it
+
+    def aipp_type(self, name: str) -> int:
+        """aclmdlInputAippType of the input of this name."""
+        entry = self.aipp.get(name)
+        return entry.type if entry is not None else 0
+
+
+@dataclass
 class ModelInfo:
     """What a program can ask about a model, and what running it needs beside the operators."""
 
@@ -36,7 +69,7 @@ class ModelInfo:
     gear_kind: str = ""  # "batch", "hw", "dims" or none
     gear_outputs: list[list[list[int]]] = field(default_factory=list)  # per gear the dims of every output
     gear_inputs: list[list[int]] = field(default_factory=list)  # per gear the dims of all inputs, one behind the other
-    extra: dict[str, Any] = field(default_factory=dict)  # AIPP, names of the engine's tensors and the like
+    run: RunInfo = field(default_factory=RunInfo)
     memory_size: int = 0
     weight_size: int = 0
 

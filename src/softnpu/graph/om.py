@@ -200,7 +200,7 @@ class Om:
         found: list[StoredProgram] = []
         while (data := kernels.get(f"{PROGRAM}.{len(found)}")) is not None:
             found.append(stored(data))
-        if not found and not self.info().extra.get("steps"):
+        if not found and not self.info().run.steps:
             raise NpuError(
                 codes.GE_EXEC_LOAD_KERNEL_PARTITION_FAILED,
                 "the model holds no program that this machine can run",

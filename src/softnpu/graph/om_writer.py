@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from softnpu.graph import container, digest
+from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.attrs import list_attr, tensor_desc, to_attr
 from softnpu.graph.inout import ModelInfo, inout_bytes
 from softnpu.graph.ir import Constant, Graph, Node, Shape
@@ -108,7 +107,7 @@ def write(
         "weight_size": info.weight_size,
         "om_info_list": [weights.size, sum(map(len, kernels)) + digest.ITEM_BYTES, 0, 0, 0],
     }
-    more = {"softnpu": json.dumps(_runtime_dict(info), separators=(",", ":"))}
+    more = {"softnpu": runtime_info.write(info)}
     if weights_file is not None:
         more["softnpu_weight_file"] = weights_name or weights_file.name
     model = {
@@ -142,12 +141,3 @@ def write(
 def _utf8(text: str) -> str:
     """A text from a command line, which may hold bytes that are no UTF-8."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _runtime_dict(info: ModelInfo) -> dict[str, Any]:
-    return {
-        "gear_kind": info.gear_kind,
-        "gear_outputs": info.gear_outputs,
-        "gear_inputs": info.gear_inputs,
-        "extra": info.extra,
-    }

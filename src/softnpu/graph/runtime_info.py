@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from softnpu.graph.inout import ModelInfo, damaged
+from softnpu.graph.inout import AippEntry, ModelInfo, RunInfo, damaged
 
 _AIPP_TYPES = range(4)
-_PICTURE, _PARAMETERS = 2, 3
+_STATIC, _PICTURE, _PARAMETERS = 1, 2, 3
+_OF_PICTURES = ("block", "feature", "dtype", "format", "shape", "max_src_image_size")
 _STEP_LISTS = ("inputs", "input_dtypes", "input_formats", "outputs", "output_dtypes", "output_shapes")
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -30,15 +31,55 @@ def read(text: Any, info: ModelInfo) -> None:
             for gear in _list(found.get("gear_outputs", []), "gears")
         ]
         info.gear_inputs = [_dims(gear) for gear in _list(found.get("gear_inputs", []), "gears")]
-        info.extra = found.get("extra", {})
-        _need(isinstance(info.extra, dict), "extra is no object")
-        _check_names(info)
-        _check_aipp(info)
+        extra = found.get("extra", {})
+        _need(isinstance(extra, dict), "extra is no object")
+        info.run = RunInfo(
+            _aipp(extra.get("aipp", {}), {tensor.name for tensor in info.inputs}),
+            _names(extra, "engine_inputs", (str, type(None))),
+            bool(extra.get("exact_casts")),
+            bool(extra.get("status_check")),
+            _names(extra, "engine_outputs", (str,)),
+            extra.get("largest_gear", 0),
+            extra.get("single_op"),
+            _list(extra.get("steps") or [], "steps"),
+        )
         _check_gears(info)
-        for step in _list(info.extra.get("steps") or [], "steps"):
+        for step in info.run.steps:
             _check_step(step)
     except (ValueError, TypeError, RecursionError) as error:
         raise damaged(f"its run-time attribute cannot be read ({error})") from error
+
+
+def write(info: ModelInfo) -> str:
+    """The attribute as text; what is not set is left out."""
+    run = info.run
+    extra: dict[str, Any] = {}
+    if run.aipp:
+        extra["aipp"] = {name: _aipp_json(entry) for name, entry in run.aipp.items()}
+    extra["engine_inputs"] = run.engine_inputs
+    extra |= {key: 1 for key in ("exact_casts", "status_check") if getattr(run, key)}
+    extra["engine_outputs"] = run.engine_outputs
+    if info.gears:
+        extra["largest_gear"] = run.largest_gear
+    if run.single_op is not None:
+        extra["single_op"] = run.single_op
+    extra["steps"] = run.steps
+    content = {
+        "gear_kind": info.gear_kind,
+        "gear_outputs": info.gear_outputs,
+        "gear_inputs": info.gear_inputs,
+        "extra": extra,
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _aipp_json(entry: AippEntry) -> dict[str, Any]:
+    content: dict[str, Any] = {"type": entry.type}
+    if entry.type == _STATIC:
+        content["info"] = entry.info
+    elif entry.type == _PICTURE:
+        content |= {key: getattr(entry, key) for key in _OF_PICTURES}
+    return content
 
 
 def _need(fits: bool, what: str) -> None:
@@ -61,17 +102,16 @@ def _dims(value: Any) -> list[int]:
     return found
 
 
-def _check_names(info: ModelInfo) -> None:
+def _names(extra: dict[str, Any], key: str, types: tuple[type, ...]) -> list[Any]:
     """The engine's names of the tensors; an input that it does not see has none."""
-    for key, more in (("engine_inputs", (str, type(None))), ("engine_outputs", (str,))):
-        names = _list(info.extra.get(key, []), key)
-        _need(all(isinstance(name, more) for name in names), f"{key} holds something that is no name")
+    names = _list(extra.get(key, []), key)
+    _need(all(isinstance(name, types) for name in names), f"{key} holds something that is no name")
+    return names
 
 
-def _check_aipp(info: ModelInfo) -> None:
-    entries = info.extra.get("aipp", {})
+def _aipp(entries: Any, inputs: set[str]) -> dict[str, AippEntry]:
+    """What is said of the AIPP of each input."""
     _need(isinstance(entries, dict), "aipp is no object")
-    inputs = {one.name for one in info.inputs}
     for name, entry in entries.items():
         _need(isinstance(entry, dict) and _is_int(entry.get("type", 0)), f"aipp of {name!r} has no type")
         _need(entry.get("type", 0) in _AIPP_TYPES and isinstance(entry.get("info", {}), dict), f"aipp of {name!r}")
@@ -84,6 +124,14 @@ def _check_aipp(info: ModelInfo) -> None:
     owners = [entry.get("block") for entry in entries.values() if entry.get("type") == _PICTURE]
     for name, entry in entries.items():
         _need(entry.get("type") != _PARAMETERS or name in owners, f"the AIPP parameters {name!r} belong to no input")
+    return {
+        name: AippEntry(
+            entry.get("type", 0),
+            entry.get("info", {}),
+            **({key: entry[key] for key in _OF_PICTURES if key in entry} if entry.get("type") == _PICTURE else {}),
+        )
+        for name, entry in entries.items()
+    }
 
 
 def _check_gears(info: ModelInfo) -> None:
@@ -97,13 +145,11 @@ def _check_gears(info: ModelInfo) -> None:
     _need(len(info.gear_inputs) == count, "the shapes of the gears do not fit the inputs")
     _need(len(info.gear_outputs) == count, "the shapes of the gears do not fit the outputs")
     _need(all(len(gear) == len(info.outputs) for gear in info.gear_outputs), "a gear lacks the shape of an output")
-    largest = info.extra.get("largest_gear", 0)
-    _need(_is_int(largest) and 0 <= largest < count, "the largest gear does not exist")
-    names = info.extra.get("engine_inputs", [])
-    kinds = info.extra.get("aipp", {})
-    pairs = zip(info.inputs, names, strict=False)
-    seen = [one for one, name in pairs if name is not None and kinds.get(one.name, {}).get("type") != _PARAMETERS]
-    wanted = sum(len(one.dims) for one in seen)
+    run = info.run
+    _need(_is_int(run.largest_gear) and 0 <= run.largest_gear < count, "the largest gear does not exist")
+    pairs = zip(info.inputs, run.engine_inputs, strict=False)
+    seen = [tensor for tensor, name in pairs if name is not None and run.aipp_type(tensor.name) != _PARAMETERS]
+    wanted = sum(len(tensor.dims) for tensor in seen)
     _need(all(len(gear) >= wanted for gear in info.gear_inputs), "a gear lacks dims of an input")
 
 

@@ -159,10 +159,10 @@ def test_a_feed_does_not_sleep_when_room_came_before_it_could_ask(
     graph: tuple[df.FlowData, df.FlowGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, made = graph
-    endpoint = made._session._endpoint
+    outbox = made._session._outbox
     full = [True]
-    real = endpoint.room
-    monkeypatch.setattr(endpoint, "room", lambda groups: not (full and full.pop()) and real(groups))
+    real = outbox.room
+    monkeypatch.setattr(outbox, "room", lambda groups: not (full and full.pop()) and real(groups))
     began = time.monotonic()
     assert made.feed({data: 1}, timeout=20_000) == 0
     assert time.monotonic() - began < 10

@@ -19,7 +19,7 @@ import dataflow.flow_func as ff
 from softnpu.flow.message import EOS, SEG, Message
 from softnpu.flow.plan import CountRule, TimeRule
 from softnpu.flow.running.inputs import Batching
-from softnpu.flow.transport.endpoint import Endpoint
+from softnpu.flow.transport.placement import Placed, Placement
 from tests.dataflow.engine_support import embedded, eventually
 
 EMPTY, FULL, FAILED = 207013, 207014, 0xFFFFFFFF
@@ -75,7 +75,7 @@ def test_a_worker_may_die_again_although_nobody_waited_in_between() -> None:
 
 def test_more_lives_than_a_byte_can_count() -> None:
     data, graph = simple()
-    graph._session.crew.members[0].lives = 254
+    graph._session.supervisor.workers[0].lives = 254
     for value in range(3):
         kill(graph)
         assert graph.feed({data: value}) == 0
@@ -145,9 +145,9 @@ def test_memory_that_was_handed_on_twice_is_returned_once(tmp_path: Any) -> None
     def forward(value):
         if value[0] == 1 and not os.path.exists(died):
             open(died, "w").close()
-            from softnpu.flow.transport.endpoint import Endpoint
+            from softnpu.flow.transport.inbox import Inbox
 
-            Endpoint.finished = lambda *_: os._exit(9)
+            Inbox.finished = lambda *_: os._exit(9)
         return value
 
     data = df.FlowData()
@@ -171,13 +171,14 @@ def test_memory_that_was_handed_on_twice_is_returned_once(tmp_path: Any) -> None
 
 
 def test_more_readers_than_a_block_has_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from softnpu.flow.transport import sending as module
+    from softnpu.flow.transport import placement as module
 
     monkeypatch.setattr(module, "TOKENS", 2)
     placed = []
-    monkeypatch.setattr(Endpoint, "_reference", lambda self, chunk, payload, parts: placed.append(len(parts)) or False)
-    endpoint = Endpoint.__new__(Endpoint)
-    parts, _ = endpoint._place(module.Payload(3, b"", (np.zeros(FRAME, np.uint8),)), 5)
+    monkeypatch.setattr(
+        Placement, "_reference", lambda self, chunk, payload, parts: placed.append(len(parts)) or Placed([])
+    )
+    parts = Placement.__new__(Placement).place(module.Payload(3, b"", (np.zeros(FRAME, np.uint8),)), 5).descriptors
     assert (placed, len(parts)) == ([2, 2, 1], 5)
 
 
@@ -189,15 +190,15 @@ def test_more_descriptors_than_one_message_holds() -> None:
     ours, theirs = socket.socketpair()
     source = os.open(os.devnull, os.O_RDONLY)
     got: list[Any] = []
-    reader = threading.Thread(target=lambda: got.append(zygote._receive(theirs)))
+    reader = threading.Thread(target=lambda: got.append(zygote.receive(theirs)))
     reader.start()
-    zygote._send(ours, "start", [source] * 601)
+    zygote.send(ours, "start", [source] * 601)
     reader.join(5)
     message, descriptors = got[0]
     for each in (source, *descriptors):
         os.close(each)
     ours.close()
-    assert (message, len(descriptors), zygote._receive(theirs)) == ("start", 601, None)
+    assert (message, len(descriptors), zygote.receive(theirs)) == ("start", 601, None)
     theirs.close()
 
 
@@ -358,7 +359,7 @@ def test_a_reader_that_is_slow_does_not_keep_messages_from_being_finished() -> N
         assert graph.fetch(timeout=5000) == ([number], 0)
         if number % 8 == 0:
             time.sleep(0.0005)
-        most = max(most, *(len(each.retained) for each in graph._session._endpoint._out.values()))
+        most = max(most, *(len(each.retained) for each in graph._session._outbox.channels.values()))
     feeder.join()
     assert most < 100
 

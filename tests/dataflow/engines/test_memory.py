@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 from softnpu.flow.bodies import function
 from softnpu.flow.message import ARRAY, Message, Payload
-from softnpu.flow.transport.memory import ARENA_SIZE, TOKENS, Arena, Atlas, lease_of, rounded
+from softnpu.flow.transport.memory import ARENA_SIZE, TOKENS, Arena, Atlas, block_view_of, rounded
 from softnpu.flow.values import codec
 from softnpu.flow.values.register import MsgTypeRegister
 from softnpu.runtime import segment
@@ -28,7 +28,7 @@ def atlas() -> Iterator[Atlas]:
 
 def sent(atlas: Atlas, array: np.ndarray[Any, Any]) -> Message:
     block, start, nbytes = atlas.own.put(array)
-    payload = Payload(ARRAY, codec.encode_array(array).meta, [atlas.lease(1, block, start, nbytes, 0, TOKENS)])
+    payload = Payload(ARRAY, codec.encode_array(array).meta, [atlas.block_view(1, block, start, nbytes, 0, TOKENS)])
     return Message(payload, 65535, 1)
 
 
@@ -67,8 +67,8 @@ kept: list[Any] = []
 def test_a_block_is_free_when_all_views_are_gone(atlas: Atlas) -> None:
     arena = atlas.own
     block, start, nbytes = arena.put(np.zeros(FRAME, np.uint8))
-    view = atlas.lease(1, block, start, nbytes, 0, 10)[5:].view(np.ndarray)
-    other = atlas.lease(1, block, start, nbytes, 10, TOKENS)
+    view = atlas.block_view(1, block, start, nbytes, 0, 10)[5:].view(np.ndarray)
+    other = atlas.block_view(1, block, start, nbytes, 10, TOKENS)
     assert arena.used()[1] == rounded(FRAME)
     del other
     assert arena.used()[1] == rounded(FRAME)
@@ -86,23 +86,23 @@ def test_held_blocks_are_never_given_out_twice(atlas: Atlas) -> None:
     held: dict[int, Any] = {}
     for step in range(3000):
         if held and random.random() < 0.49:
-            value, lease = held.pop(list(held)[int(random.integers(len(held)))])
-            assert (lease == value).all()
+            value, view = held.pop(list(held)[int(random.integers(len(held)))])
+            assert (view == value).all()
         else:
-            lease = atlas.own.allocate(int(random.choice([1, 4096, 5000, 70_000])))
-            lease[:] = step % 251
-            held[step] = (step % 251, lease)
-    for value, lease in held.values():
-        assert (lease == value).all()
+            view = atlas.own.allocate(int(random.choice([1, 4096, 5000, 70_000])))
+            view[:] = step % 251
+            held[step] = (step % 251, view)
+    for value, view in held.values():
+        assert (view == value).all()
     total, _ = atlas.own.used()
     assert total < 3000 * 70_000 / 4
 
 
 def test_memory_goes_back_to_the_system(atlas: Atlas) -> None:
-    leases = [atlas.own.allocate(8 << 20) for _ in range(10)]
-    for lease in leases:
-        lease[:] = 1
-    del lease, leases
+    views = [atlas.own.allocate(8 << 20) for _ in range(10)]
+    for view in views:
+        view[:] = 1
+    del view, views
     atlas.own.trim()
     fresh = [atlas.own.allocate(8 << 20) for _ in range(10)]
     assert sum(int(each[0]) for each in fresh) <= 4  # pages that were given back read as zero
@@ -121,8 +121,8 @@ def test_an_arena_that_is_full_says_so(atlas: Atlas) -> None:
 
 def test_memory_of_another_session_is_copied(atlas: Atlas) -> None:
     other = Atlas(segment.create(4 * ARENA_SIZE), 1)
-    lease = lease_of(np.ndarray((10,), np.uint8, other.own.allocate(10)))
-    assert lease is not None and lease.home is other
+    view = block_view_of(np.ndarray((10,), np.uint8, other.own.allocate(10)))
+    assert view is not None and view.home is other
 
 
 def doubled_in_place(value):

@@ -110,7 +110,7 @@ def test_statistics_come_from_the_actors() -> None:
     assert eventually(lambda: sorted(row["calls"] for row in session.statistics()) == [2, 3, 3])
     [middle] = [row for row in session.statistics() if row["node"].startswith("troubled")]
     assert (middle["calls"], middle["failures"], middle["received"]) == (3, 1, 3)
-    assert sorted(row.read()["calls"] for row in session.crew.rows) == [2, 3, 3]
+    assert sorted(row.read()["calls"] for row in session.supervisor.rows) == [2, 3, 3]
 
 
 def test_large_payloads_go_through_the_store_and_are_safe_to_change() -> None:

@@ -1,15 +1,23 @@
-"""A signal handler that raises, at any moment inside feed and fetch: a feed happened or not, a result is never lost."""
+"""A signal handler that raises, at any moment inside feed and fetch: a feed happened or not, a result is never lost.
+
+The steps of `softnpu.flow.atomic` are read as bytecode first, then whole graphs are stormed with alarms.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import dis
+import inspect
 import itertools
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import dataflow as df
+from softnpu.flow import atomic
 from tests.dataflow.engine_support import embedded
 
 ROUNDS = 500
@@ -49,6 +57,63 @@ def stormed(base: type[BaseException], step: Callable[[int], None], seed: int) -
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return hits
+
+
+# ---- the steps -------------------------------------------------------------------------------------------------------------
+
+STEPS = [step for _, step in inspect.getmembers(atomic, inspect.isfunction) if step.__module__ == atomic.__name__]
+ONE_CALL = (atomic.noting, atomic.put_back_last)  # what they do is done by one function that is written in C
+STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "DELETE_ATTR", "DELETE_SUBSCR")
+WHERE_SIGNALS_COME = ("CALL", "JUMP_BACKWARD", "SEND", "YIELD_VALUE", "FOR_ITER", "IMPORT_NAME")
+
+
+def after_the_first_store(step: Callable[..., None]) -> list[str]:
+    """The names of the instructions that follow the first change of anything that outlives the call."""
+    names = []
+    changed = False
+    for instruction in dis.get_instructions(step):
+        in_place = instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("=")
+        if changed:
+            names.append(instruction.opname)
+        changed |= in_place or instruction.opname in STORES
+    assert changed, f"{step.__name__} changes nothing"
+    return names
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in ONE_CALL])
+def test_a_step_has_no_call_and_no_loop_after_its_first_store(step: Callable[..., None]) -> None:
+    assert [name for name in after_the_first_store(step) if name.startswith(WHERE_SIGNALS_COME)] == []
+
+
+def test_what_a_c_function_gives_is_noted_before_a_handler_can_run() -> None:
+    """The handler is due inside the call that gives the result, and runs after it is in the list."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    send = getattr(ctypes.CDLL(None), "raise")  # unlike signal.raise_signal it does not look for signals itself
+    results: list[object] = []
+    try:
+        with pytest.raises(Interrupt):
+            atomic.noting(results, send, (signal.SIGALRM,))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert results == [0]
+
+
+def test_what_was_taken_goes_back_to_where_it_was() -> None:
+    first, second = deque([1, 2]), deque([3])
+    taken: atomic.Taken = []
+    atomic.take_first(first, taken)
+    atomic.take_first(second, taken)
+    assert (list(first), list(second), [item for _, item in taken]) == ([2], [], [1, 3])
+    while taken:
+        atomic.put_back_last(taken)
+    assert (list(first), list(second)) == ([1, 2], [3])
+
+
+# ---- whole graphs ----------------------------------------------------------------------------------------------------------
 
 
 @df.pyflow

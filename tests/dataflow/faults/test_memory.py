@@ -37,6 +37,6 @@ def test_shared_memory_does_not_grow_with_the_dead(victim: int) -> None:
         os.kill(graph._session.statistics()[victim]["pid"], signal.SIGKILL)
         codes = [graph.fetch(timeout=10_000)[1] for _ in range(10)]
         assert set(codes) <= {0, 145000} and codes.count(145000) <= 1
-        segment = graph._session.crew._segment
+        segment = graph._session.supervisor._segment
         sizes.append(os.fstat(segment).st_blocks * 512)
     assert max(sizes[25:]) <= 1.5 * max(sizes[:10]), [each >> 20 for each in sizes]

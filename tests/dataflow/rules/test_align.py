@@ -186,7 +186,7 @@ def test_memory_for_late_messages_is_bounded() -> None:
         aligner.drop(10**6 + number)
     assert len(aligner._debts) == REMEMBERED
     assert len(aligner._dropped) == REMEMBERED
-    assert len(aligner._groups) == len(aligner._open) == 1
+    assert len(aligner.groups) == len(aligner.open) == 1
 
 
 def test_a_raised_transaction_leaves_and_stays_away() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch_npu._patches import device_lists
 from torch_npu._runtime import chip
-from torch_npu._runtime._generated.chip_rows import ROWS
 
+from softnpu.spec._generated.torch_adapter import ROWS
 from tests.torch.device.chip_runs import outcomes, python
 
 SNIPPETS = {

@@ -28,13 +28,13 @@ def refused(table: HandleTable, kind: str, handle: int) -> NpuError:
 
 
 def test_there_and_back(table: HandleTable) -> None:
-    thing = object()
-    handle = table.add("stream", thing)
+    resource = object()
+    handle = table.add("stream", resource)
     assert type(handle) is int and 0 < handle < 2**64
-    assert table.get("stream", handle) is thing
-    assert table.peek("stream", handle) is thing
+    assert table.get("stream", handle) is resource
+    assert table.peek("stream", handle) is resource
     assert len(table) == 1
-    assert table.remove("stream", handle) is thing
+    assert table.remove("stream", handle) is resource
     assert table.peek("stream", handle) is None and len(table) == 0
 
 
@@ -93,9 +93,9 @@ def test_discard_twice(table: HandleTable) -> None:
 
 
 def test_snapshot(table: HandleTable) -> None:
-    one, two = table.add("event", "a"), table.add("stream", "b")
-    assert table.live() == [(one, "event", "a"), (two, "stream", "b")]
-    assert table.live("stream") == [(two, "stream", "b")]
+    event, stream = table.add("event", "a"), table.add("stream", "b")
+    assert table.live() == [(event, "event", "a"), (stream, "stream", "b")]
+    assert table.live("stream") == [(stream, "stream", "b")]
     for handle, _, _ in table.live():
         table.discard(handle)
     assert table.live() == []

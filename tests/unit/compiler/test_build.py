@@ -48,7 +48,7 @@ def compute(path: Path, x: Any = X) -> Any:
     info = source.info()
     engine = choose.open_model(source, info)
     result = np.empty(info.outputs[0].dims, np.float32)
-    names = info.extra["engine_inputs"][0], info.extra["engine_outputs"][0]
+    names = info.run.engine_inputs[0], info.run.engine_outputs[0]
     places = [
         [Place(name, 0, array.shape, int(array.ctypes.data))] for name, array in zip(names, (x, result), strict=True)
     ]
@@ -264,7 +264,7 @@ def test_a_folder_of_single_operators() -> None:
         lambda stage, _: told.append(stage),
     )
     assert len(result.files) == 2 and sorted(path.name for path in result.files) == files()
-    assert [Om.open(path).info().extra["single_op"]["op"] for path in result.files] == ["Add", "Neg"]
+    assert [Om.open(path).info().run.single_op["op"] for path in result.files] == ["Add", "Neg"]
     x = np.float32([1, -2, 3, -4])
     np.testing.assert_array_equal(compute(result.files[1], x), -x)
     assert told[0] == "compiling Add" and told[-1] == "done"

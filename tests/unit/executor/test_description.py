@@ -8,7 +8,7 @@ import pytest
 
 from softnpu.base.errors import NpuError
 from softnpu.executor.description import MAX_NAME, ModelDesc
-from softnpu.graph.inout import ModelInfo, TensorInfo
+from softnpu.graph.inout import ModelInfo, RunInfo, TensorInfo
 
 INVALID, LIMIT, NOT_SUPPORTED = 100000, 300000, 200001
 LAST = (1 << 64) - 1
@@ -88,7 +88,7 @@ def test_the_current_gear() -> None:
     class Loaded:
         id, gear = 7, 0
 
-    made = desc(gears=[[1], [4]], gear_kind="batch", gear_outputs=[[[1]], [[4]]], extra={"largest_gear": 1})
+    made = desc(gears=[[1], [4]], gear_kind="batch", gear_outputs=[[[1]], [[4]]], run=RunInfo(largest_gear=1))
     assert made.current_output_dims(0)["dims"] == [4]
     made.model = Loaded()  # type: ignore[assignment]
     assert made.current_output_dims(0)["dims"] == [1]

@@ -248,6 +248,6 @@ def test_unloaded(model: Model) -> None:
 def test_names_that_do_not_fit_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Om.open(convert(tmp_path))
     info = source.info()
-    info.extra["engine_outputs"] = []
+    info.run.engine_outputs = []
     monkeypatch.setattr(source, "info", lambda: info)
     assert code(Model, source, process().current()) == DAMAGED

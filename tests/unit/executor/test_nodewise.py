@@ -137,13 +137,13 @@ def convert(model: Onnx, outputs: str, *more: str) -> Om:
 
 def run(engine: Engine, source: Om, feeds: list[Array]) -> list[Array]:
     info = source.info()
-    names = [one for one in info.extra["engine_inputs"] if one is not None]
+    names = [one for one in info.run.engine_inputs if one is not None]
     given = [np.ascontiguousarray(one) for one in feeds]
     inputs = [
         Place(name, one.dtype, array.shape, int(array.ctypes.data))
         for name, one, array in zip(names, info.inputs, given, strict=True)
     ]
-    plan = engine.plan(inputs, [Place(name, -1, None, 0) for name in dict.fromkeys(info.extra["engine_outputs"])])
+    plan = engine.plan(inputs, [Place(name, -1, None, 0) for name in dict.fromkeys(info.run.engine_outputs)])
     plan.run()
     return [view(Place("", dtype, shape, address)).copy() for dtype, shape, address, _keep in plan.results()]
 
@@ -216,7 +216,7 @@ class Watcher:
 
 def test_steps_of_numpy() -> None:
     source = host_model()
-    assert source.info().extra["steps"]
+    assert source.info().run.steps
     engine = NodewiseEngine(source, source.info())
     engine.watchers = (watcher := Watcher(),)
     x = floats(3, 4, 4)

@@ -13,7 +13,7 @@ import pytest
 from softnpu.base.errors import NpuError
 from softnpu.graph import container
 from softnpu.graph.attrs import to_attr
-from softnpu.graph.inout import ModelInfo, TensorInfo, inout_bytes
+from softnpu.graph.inout import ModelInfo, RunInfo, TensorInfo, inout_bytes
 from softnpu.graph.ir import Graph, Output
 from softnpu.graph.model_def import MODEL
 from softnpu.graph.om import Om
@@ -27,7 +27,7 @@ WEIGHT = np.arange(1000, dtype=np.float32)
 
 def info(**more: Any) -> ModelInfo:
     made = ModelInfo([TensorInfo("x", 0, 2, [2], 8)], [TensorInfo("n:0:y", 0, 2, [2], 8)], memory_size=1024, **more)
-    made.extra |= {"engine_inputs": ["x"], "engine_outputs": ["y"]}
+    made.run = RunInfo(engine_inputs=["x"], engine_outputs=["y"])
     return made
 
 
@@ -74,7 +74,7 @@ def test_head_and_info(path: Path) -> None:
     assert (found.inputs[0].name, found.inputs[0].dims, found.inputs[0].size) == ("x", [2], 8)
     assert found.outputs[0].name == "n:0:y"
     assert found.memory_size == 1024 and found.weight_size >= WEIGHT.nbytes
-    assert found.extra["engine_outputs"] == ["y"]
+    assert found.run.engine_outputs == ["y"]
 
 
 def test_the_graph(path: Path) -> None:

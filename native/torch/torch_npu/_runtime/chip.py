@@ -92,7 +92,7 @@ def install() -> None:
     _C._set_streams_per_device(int(one_of("STREAMS_PER_DEVICE", _STREAMS, "32")))
     bits, backend = (_SATURATES if saturates() else 0), ""
     if chip_mode():
-        from torch_npu._runtime._generated.chip_rows import ROWS  # only here: most programs never need them
+        from softnpu.spec._generated.torch_adapter import ROWS  # only here: most programs never need them
 
         generation = _generation(ROWS, chip().family)
         _declare(ROWS, generation["name"], chip())

@@ -27,7 +27,7 @@ def init(config_path: str | None) -> None:
     owner = process()
     owner.start(config_path)
     if owner.config.dump:
-        from softnpu.observe import dump
+        from softnpu.observe import dump  # late: numpy and the file formats, for the few programs that dump
 
         dump.configure(owner, owner.config.dump)
 

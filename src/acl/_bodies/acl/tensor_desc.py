@@ -22,8 +22,8 @@ def create_tensor_desc(data_type: int, dims: list[int], format: int) -> int:
 @raw
 def destroy_tensor_desc(desc: int) -> None:
     handles = process().handles
-    found = handles.remove("tensor_desc", desc) if desc else None
-    for follower in found.followers if found is not None else ():
+    removed = handles.remove("tensor_desc", desc) if desc else None
+    for follower in removed.followers if removed is not None else ():
         handles.discard(follower)
 
 

@@ -70,8 +70,8 @@ def sys_close_epoll(epfd: int) -> None:
 
 
 def sys_set_chn_csc_matrix(mod: int, chn: int, matrix: int, coeff: dict[str, Any]) -> None:
-    given = CSC.read(coeff)
-    set_matrix(need_system("sys"), mod, chn, matrix, given)
+    coefficients = CSC.read(coeff)
+    set_matrix(need_system("sys"), mod, chn, matrix, coefficients)
 
 
 def sys_get_chn_csc_matrix(mod: int, chn: int) -> tuple[int, dict[str, Any]]:

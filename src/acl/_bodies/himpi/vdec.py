@@ -100,13 +100,13 @@ def vdec_get_tmv_buf_size(payload: int, width: int, height: int) -> int:
 
 
 def dvpp_get_image_info(payload: int, stream: dict[str, Any]) -> dict[str, Any]:
-    given = structs.STREAM.read(stream)
-    return written(IMAGE_INFO, lambda: headers.image_info(payload, given))
+    packet = structs.STREAM.read(stream)
+    return written(IMAGE_INFO, lambda: headers.image_info(payload, packet))
 
 
 def vdec_get_jpegd_output_info(stream: dict[str, Any], pixel_format: int) -> dict[str, Any]:
-    given = structs.STREAM.read(stream)
-    return written(IMAGE_INFO, lambda: headers.output_info(given, pixel_format))
+    packet = structs.STREAM.read(stream)
+    return written(IMAGE_INFO, lambda: headers.output_info(packet, pixel_format))
 
 
 def vdec_set_jpegd_precision_mode(chn: int, mode: int) -> None:

@@ -20,8 +20,8 @@ def _channel(chn: int) -> EncodeChannel:
     return need_system("venc").venc.get(chn)
 
 
-def _set(chn: int, name: str, given: Dict) -> None:
-    _channel(chn).settings.set(name, SETTINGS[name].struct.read(given))
+def _set(chn: int, name: str, fields: Dict) -> None:
+    _channel(chn).settings.set(name, SETTINGS[name].struct.read(fields))
 
 
 def _get(chn: int, name: str) -> Dict:
@@ -33,8 +33,8 @@ def _get(chn: int, name: str) -> Dict:
 
 def venc_create_chn(chn: int, attr: Dict) -> None:
     wanted, system = structs.CHN_ATTR.read(attr), need_system("venc")
-    one = module.one_packet(system, wanted.venc_attr.type)
-    system.venc.open(chn, lambda: EncodeChannel(chn, wanted, one))
+    one_packet = module.one_packet(system, wanted.venc_attr.type)
+    system.venc.open(chn, lambda: EncodeChannel(chn, wanted, one_packet))
 
 
 def venc_destroy_chn(chn: int) -> None:
@@ -73,11 +73,11 @@ def venc_send_frame(chn: int, frame_info: Dict, ms: int) -> None:
 
 
 def venc_send_frame_ex(chn: int, frame: Dict, ms: int) -> None:
-    given, channel = structs.USER_FRAME.read(frame), _channel(chn)
-    rc = given.user_rc_info
-    if rc.qp_map_valid or rc.skip_weight_valid or rc.blk_start_qp or given.user_roi_map.valid:
+    user_frame, channel = structs.USER_FRAME.read(frame), _channel(chn)
+    rc = user_frame.user_rc_info
+    if rc.qp_map_valid or rc.skip_weight_valid or rc.blk_start_qp or user_frame.user_roi_map.valid:
         channel.tell("of user_rc_info and user_roi_map only frame_type has an effect")
-    channel.send(given.user_frame, ms, key=rc.frame_type == _IDR)
+    channel.send(user_frame.user_frame, ms, key=rc.frame_type == _IDR)
 
 
 def venc_send_jpege_frame(chn: int, frame_info: Dict, img_stream: Dict, ms: int) -> None:
@@ -91,15 +91,15 @@ def venc_get_jpege_predicted_size(frame_info: Dict, jpeg_param: Dict) -> int:
 
 
 def venc_get_stream(chn: int, stream: Dict, ms: int) -> Dict:
-    given = structs.STREAM.read(stream)
+    wanted = structs.STREAM.read(stream)
     with on_failure(lambda: (stream,)):
-        number, packs = _channel(chn).get(given.pack_cnt, ms)
+        number, packs = _channel(chn).get(wanted.pack_cnt, ms)
     return {"pack_cnt": len(packs), "seq": number, "pack": [structs.PACK.write(pack) for pack in packs]}
 
 
 def venc_release_stream(chn: int, stream: Dict) -> None:
-    given = structs.STREAM.read(stream)
-    _channel(chn).release(given.pack[: given.pack_cnt])
+    taken = structs.STREAM.read(stream)
+    _channel(chn).release(taken.pack[: taken.pack_cnt])
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def venc_set_mod_param(param: Dict) -> None:
 
 
 def venc_get_mod_param(param: Dict) -> Dict:
-    given = structs.MOD_PARAM.read(param)
-    return written(structs.MOD_PARAM, lambda: module.get_param(need_system("venc"), given.mod_type))
+    wanted = structs.MOD_PARAM.read(param)
+    return written(structs.MOD_PARAM, lambda: module.get_param(need_system("venc"), wanted.mod_type))
 
 
 def venc_compact_jpeg_tables(chn: int, table_type: int, enable: int) -> None:

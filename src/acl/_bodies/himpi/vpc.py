@@ -20,9 +20,9 @@ Dict = dict[str, Any]
 
 
 def _channel(number: int, function: str) -> VpcChannel:
-    found = need_system("vpc").vpc.get(number)
+    channel = need_system("vpc").vpc.get(number)
     rules.supports_function(function)
-    return found
+    return channel
 
 
 # ---- channels --------------------------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def vpc_rotate(chn: int, param: Dict, ms: int) -> int:
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _check_items(count: int, items: list[Any], word: str) -> None:
+def _check_items(count: int, items: list[Any], plural: str) -> None:
     if not 1 <= count <= structs.MOST_ITEMS:
         raise Raise(TypeError(f"count is {count}, it must be 1 to {structs.MOST_ITEMS}"))
-    same_count(count, items, word)
+    same_count(count, items, plural)
 
 
 def vpc_draw_cover(chn: int, param: Dict, ms: int) -> int:

@@ -22,9 +22,9 @@ def destroy_dataset(dataset: int) -> None:
 @raw
 def add_dataset_buffer(dataset: int, buffer: int) -> int:
     handles = process().handles
-    found: Dataset = handles.get("dataset", dataset)
+    target: Dataset = handles.get("dataset", dataset)
     handles.get("data_buffer", buffer)
-    found.buffers.append(buffer)
+    target.buffers.append(buffer)
     return dataset
 
 
@@ -40,12 +40,12 @@ def get_dataset_buffer(dataset: Dataset, index: int) -> int:
 @raw
 def set_dataset_tensor_desc(dataset: int, desc: int, index: int) -> int:
     handles = process().handles
-    found: Dataset = handles.get("dataset", dataset)
-    found.check(index)
-    given: TensorDesc | None = handles.get("tensor_desc", desc) if desc else None
-    old = found.descs.pop(index, 0)
-    if given is not None:
-        found.descs[index] = handles.add("tensor_desc", given.copy())
+    target: Dataset = handles.get("dataset", dataset)
+    target.check(index)
+    tensor_desc: TensorDesc | None = handles.get("tensor_desc", desc) if desc else None
+    old = target.descs.pop(index, 0)
+    if tensor_desc is not None:
+        target.descs[index] = handles.add("tensor_desc", tensor_desc.copy())
     handles.discard(old)
     return dataset
 

@@ -76,28 +76,28 @@ def create_and_get_op_desc(
         raise NpuError(codes.INVALID_PARAM, f"op_name_len is {op_name_len}", f"pass 1 to {_MAX_NAME}, e.g. 256")
     owner = process()
     owner.need_start()
-    found = failed_node(owner, device_id, stream_id, task_id)
-    if found is None:
+    node = failed_node(owner, device_id, stream_id, task_id)
+    if node is None:
         raise NpuError(
             codes.FAILURE,
             f"no failed operator is known for device {device_id}, stream {stream_id}, task {task_id}",
             "call it from the exception callback, with the numbers that the exception info gives",
         )
-    if len(found.name) >= op_name_len:
+    if len(node.name) >= op_name_len:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the operator's name has {len(found.name)} characters, op_name_len is {op_name_len}",
-            f"pass at least {len(found.name) + 1}",
+            f"the operator's name has {len(node.name)} characters, op_name_len is {op_name_len}",
+            f"pass at least {len(node.name) + 1}",
         )
-    inputs, outputs = _described(found.inputs), _described(found.outputs)
-    return found.name, inputs, len(found.inputs), outputs, len(found.outputs)
+    inputs, outputs = _described(node.inputs), _described(node.outputs)
+    return node.name, inputs, len(node.inputs), outputs, len(node.outputs)
 
 
 def _described(tensors: tuple[Seen, ...]) -> int:
     """A list of descriptions, as the handle of its first."""
     handles = process().handles
-    descs = [TensorDesc(one.dtype, list(one.shape), one.format, address=one.address) for one in tensors]
-    added = [handles.add("tensor_desc", one) for one in descs]
+    descs = [TensorDesc(tensor.dtype, list(tensor.shape), tensor.format, address=tensor.address) for tensor in tensors]
+    added = [handles.add("tensor_desc", desc) for desc in descs]
     if not added:
         return 0
     descs[0].followers = added[1:]

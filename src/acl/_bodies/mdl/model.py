@@ -145,7 +145,7 @@ def set_input_dynamic_dims(model_id: int, dataset: Dataset, index: int, dims_dic
     if (
         not isinstance(count, int)
         or not isinstance(dims, list | tuple)
-        or not all(isinstance(one, int) for one in dims)
+        or not all(isinstance(dim, int) for dim in dims)
     ):
         raise Raise(ValueError("acl.mdl.set_input_dynamic_dims needs {'name': str, 'dimCount': int, 'dims': [int, …]}"))
     if count != len(dims):
@@ -154,7 +154,7 @@ def set_input_dynamic_dims(model_id: int, dataset: Dataset, index: int, dims_dic
             f"dimCount is {count}, dims has {len(dims)} numbers",
             "give dimCount the length of dims",
         )
-    run.set_dims(process(), _models().get(model_id), dataset, index, [int(one) for one in dims])
+    run.set_dims(process(), _models().get(model_id), dataset, index, [int(dim) for dim in dims])
 
 
 # ---- bundles and queues ----------------------------------------------------------------------------------------------

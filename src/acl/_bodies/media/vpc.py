@@ -100,7 +100,7 @@ def _objects(kind: str, handles: list[int]) -> list[Any]:
 
 def _check_lists(roi_nums: list[int], *lists: list[int]) -> None:
     """What the binding itself looks at in two of the calls."""
-    if any(not 1 <= len(one) <= MOST_PICTURES for one in (roi_nums, *lists)):
+    if any(not 1 <= len(entries) <= MOST_PICTURES for entries in (roi_nums, *lists)):
         raise Raise(ValueError(f"the lists must have 1 to {MOST_PICTURES} entries"))
     if any(count > MOST_PICTURES for count in roi_nums):
         raise Raise(ValueError(f"a count of roi_nums is larger than {MOST_PICTURES}"))
@@ -149,8 +149,8 @@ def dvpp_vpc_batch_crop_resize_async(
     resize_cfg: ResizeConfig | None,
     stream: Stream,
 ) -> None:
-    found = _objects("roi_config", crops)
-    _batch(ch, "VPC_BATCH_CROP_RESIZE", src_batch, roi_nums, dst_batch, stream, resize_cfg, crops=found)
+    regions = _objects("roi_config", crops)
+    _batch(ch, "VPC_BATCH_CROP_RESIZE", src_batch, roi_nums, dst_batch, stream, resize_cfg, crops=regions)
 
 
 def dvpp_vpc_batch_crop_resize_paste_async(

@@ -186,7 +186,7 @@ def get_notify_id(notify: Notify) -> int:
 
 def notify_batch_reset(notifies: list[int]) -> None:
     handles = process().handles
-    for notify in [handles.get("notify", one) for one in notifies]:
+    for notify in [handles.get("notify", handle) for handle in notifies]:
         notify.reset()
 
 

@@ -35,14 +35,14 @@ def malloc_align32(size: int, policy: int) -> int:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(one, int) for one in value))
+    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(number, int) for number in value))
 
 
 def _attribute(entry: Any) -> bool:
     if not isinstance(entry, dict) or not isinstance(entry.get("attr"), int):
         return False
     value = entry.get("value", {})
-    return isinstance(value, dict) and all(_number(one) for one in value.values())
+    return isinstance(value, dict) and all(_number(field) for field in value.values())
 
 
 def _check_config(cfg: dict[str, Any]) -> None:

@@ -97,8 +97,8 @@ def set_stream_failure_mode(stream: Stream, mode: int) -> None:
             "it can be set once per stream",
         )
     stream.failure_mode_set = True
-    for one in tuple(stream.context.streams) if mode else (stream,):
-        one.failure_mode = mode
+    for affected in tuple(stream.context.streams) if mode else (stream,):
+        affected.failure_mode = mode
 
 
 def _dictionary_value(value_dict: dict[str, Any], key: str, kind: type[_T]) -> _T:

@@ -271,7 +271,7 @@ def find_gear(info: ModelInfo, options: RunOptions) -> int | None:
         raise Refusal("the model has gears and no shape range", f"use {_OPTION[info.gear_kind]}")
     wanted = asked[info.gear_kind]
     if wanted is None:
-        return int(info.extra.get("largest_gear", 0))
+        return info.run.largest_gear
     if options.dims is not None:
         return _dims_gear(info, options.dims)
     values = [wanted] if isinstance(wanted, int) else wanted

@@ -36,15 +36,13 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
             _input_size(value, mine),
         )
         tensor.ranges = [(low, high) for low, high in value.ranges] or _open_ranges(value, bool(cases))
-        describe_input(graph, node, tensor, info.extra, mine)
+        describe_input(graph, node, tensor, info.run.aipp, mine)
         info.inputs.append(tensor)
         engine.append(value.name)
-    info.extra["engine_inputs"] = engine
-    if graph.exact_casts:
-        info.extra["exact_casts"] = 1
-    if options is not None and options.status_check:
-        info.extra["status_check"] = 1
-    info.extra["engine_outputs"] = [output.value.name for output in graph.outputs]
+    info.run.engine_inputs = engine
+    info.run.exact_casts = bool(graph.exact_casts)
+    info.run.status_check = options is not None and bool(options.status_check)
+    info.run.engine_outputs = [output.value.name for output in graph.outputs]
     if static_gears:
         _describe_gears(graph, info, static_gears, cases)
     else:
@@ -134,7 +132,7 @@ def _describe_gears(
     ]
     info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
     largest = max(range(len(cases)), key=lambda index: sum(prod(shape) for shape in cases[index].values()))
-    info.extra["largest_gear"] = largest
+    info.run.largest_gear = largest
     info.memory_size = memory.plan(graph, gears.value_shapes(graph, cases[largest]))
     for index, output in enumerate(graph.outputs):
         value = output.value
@@ -147,7 +145,7 @@ def _describe_gears(
     count = len(wanted.values[0])
     place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
     info.inputs.insert(place, TensorInfo(SHAPE_INPUT, 3, ND, [count], 4 * count))
-    info.extra["engine_inputs"].insert(place, None)
+    info.run.engine_inputs.insert(place, None)
     node = Node(SHAPE_INPUT, "Data", [], [Value(SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True})
     graph.add(node, before=graph.nodes[0])
 

@@ -103,7 +103,7 @@ class NodewiseEngine(Engine):
         self._weights = source.all_weights()
         self._facts = facts_of(source)
         self._pieces = [take_apart(one, self._facts) for one in programs or source.programs()]
-        self._steps: list[dict[str, Any]] = info.extra.get("steps") or []
+        self._steps = info.run.steps
         MixedEngine([self] * len(self._pieces), self._steps)  # refuses steps that cannot be run
         self._iterations = itertools.count()
         self.watchers: tuple[Watcher, ...] = ()

@@ -11,7 +11,7 @@ from softnpu.flow.application.info import FlowInfo
 from softnpu.flow.drawing.nodes import FlowData
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import EOS, PICKLED, RAW_DATA, TENSOR_DATA, TORCH_TENSOR, Message
-from softnpu.flow.values import codec
+from softnpu.flow.values import codec, torch_door
 from softnpu.flow.values.register import msg_type_register
 from softnpu.flow.values.tensor import Tensor, wrap
 
@@ -155,8 +155,6 @@ def tensors_of(messages: Sequence[Message], envelope: Message | None, code: int)
 
 def _from_torch(message: Message) -> Tensor:
     """The result of an npu_model is a tensor too: without this nobody could read its FlowInfo."""
-    from softnpu.flow.values import torch_door
-
     return wrap(torch_door.as_array(message).copy())
 
 

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from softnpu.flow import codes, log
+from softnpu.flow import codes, engines, log
 from softnpu.flow.application import control, feeding, options
 from softnpu.flow.application.info import FlowInfo
+from softnpu.flow.atomic import Taken
 from softnpu.flow.drawing import naming
 from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
-from softnpu.flow.engines.outputs import Fetched, Hand
+from softnpu.flow.drawing.process_point import Plannable
+from softnpu.flow.engines.outputs import Fetched
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import AlignRule, Plan
 from softnpu.flow.planning import build, validate
 from softnpu.flow.values.tensor import Tensor
-from softnpu.flow.watch.face import Watched
+from softnpu.flow.watch.watching import Watching
+
+if TYPE_CHECKING:
+    from softnpu.flow.watch.metrics import Metrics
+    from softnpu.flow.watch.progress import Progress
+    from softnpu.flow.watch.taps import Tap, Tapped
+    from softnpu.flow.watch.view import Watch
 
 COMPILE_ONLY = "ge.runFlag"
 _STUBBORN = 10
 Result = TypeVar("Result")
 
 
-class FlowGraph(Watched):
+class FlowGraph(Plannable):
     """Nodes from outputs back to inputs; the engine starts at the first feed."""
 
     def __init__(
@@ -34,7 +43,6 @@ class FlowGraph(Watched):
         name: str | None = None,
         graphpp_builder_async: bool = False,
     ) -> None:
-        super().__init__()
         build.check_outputs(outputs)
         if graph_options is not None:
             options.check(graph_options)
@@ -46,6 +54,7 @@ class FlowGraph(Watched):
         self._drawing = build.draw(outputs, bare=self._engine() == "stub")
         self._input_datas = self._drawing.inputs
         self._output_idx_mapping = self._drawing.mapping
+        self._watching = Watching(self.name, self._output_idx_mapping)
         self._align = AlignRule()
         self._catch = False
         self._n_mapping = False
@@ -131,8 +140,9 @@ class FlowGraph(Watched):
                 if not self._compile_only():
                     session = self._begin(made)
                     try:
-                        self._begin_watching(session)
+                        self._watching.began(session)
                     except BaseException:
+                        self._watching.ended()
                         session.close()
                         raise
                     self._session = session
@@ -142,8 +152,6 @@ class FlowGraph(Watched):
 
     def _begin(self, made: Plan) -> Any:
         """A new session of the engine."""
-        from softnpu.flow import engines
-
         try:
             return engines.start(made, {**made.options, control.ENGINE: self._engine()})
         except OSError as problem:
@@ -210,15 +218,15 @@ class FlowGraph(Watched):
         session = self._running(what)
         if session is None:
             return read([], None, codes.FAILED)
-        hand: Hand = []
+        taken: Taken = []
         fetched: Fetched | None = None
         try:
-            fetched = session.fetch(outputs, wait, read is feeding.tensors_of, hand)
-            self._timed_out(fetched[2], wait)
+            fetched = session.fetch(outputs, wait, read is feeding.tensors_of, taken)
+            self._watching.timed_out(fetched[2], wait)
             return read(*fetched)
         except BaseException as problem:
             if fetched is None or not isinstance(problem, Exception) or _legible(read, fetched):
-                _put_back(session, hand)
+                _put_back(session, taken)
             raise
 
     def _running(self, what: str) -> Any:
@@ -240,11 +248,53 @@ class FlowGraph(Watched):
         """End the engine; `finalize` does it for every graph."""
         with self._lock:
             session, self._session, self._closed = self._session, None, True
+        self._watching.ended()
         if session is not None:
             session.close()
         with control.state.lock:  # a notebook draws a new graph with every run of a cell: keep none that is over
             if self in control.state.graphs:
                 control.state.graphs.remove(self)
+
+    # ---- watching --------------------------------------------------------------------------------------------------------
+
+    def on_session(self, callback: Callable[[Any], None]) -> None:
+        """Call it with the running engine: now, or before the first feed."""
+        self._watching.on_session(callback)
+
+    def metrics(self) -> Metrics | None:
+        """The numbers of the running graph; None before the first feed."""
+        return self._watching.metrics()
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """One dict for each node instance: calls, failures, rate, busy, queue, percentiles, memory and more."""
+        return self._watching.statistics()
+
+    def visualize(self, path: str | os.PathLike[str] | None = None, fmt: str = "") -> str:
+        """A picture of the graph: `svg`, `dot` or `mermaid`, as text and into a file; with live numbers if it runs."""
+        return self._watching.picture(self, path, fmt)
+
+    def watch(self, refresh: float = 0.5, stream: TextIO | None = None) -> Watch:
+        """`with graph.watch(): …` shows the nodes at work on a terminal; elsewhere one table at the end."""
+        return self._watching.view(self, refresh, stream)
+
+    def progress(
+        self, items: Iterable[Any] | None = None, total: int | None = None, stream: TextIO | None = None
+    ) -> Progress:
+        """`with graph.progress(total=n): …`, or `for item in graph.progress(items): …`; nothing is shown in a pipe."""
+        return self._watching.progress(self, items, total, stream)
+
+    def tap(
+        self,
+        target: FlowNode | FlowOutput | FlowData | str,
+        callback: Callable[[Tapped], None] | None = None,
+        last: int = 16,
+    ) -> Tap:
+        """Keep the last messages that pass an output, all outputs of a node, or an input of the graph."""
+        return self._watching.tap(self, target, callback, last)
+
+    def report(self) -> str:
+        """Where every node stands, and what holds a result back."""
+        return self._watching.report()
 
     def __repr__(self) -> str:
         return f"FlowGraph(name={self.name!r}, nodes={[node.name for node in self._drawing.nodes]})"
@@ -259,10 +309,10 @@ def _legible(read: Callable[..., Any], fetched: Fetched) -> bool:
     return True
 
 
-def _put_back(session: Any, hand: Hand) -> None:
+def _put_back(session: Any, taken: Taken) -> None:
     for _ in range(_STUBBORN):
         try:
-            session.put_back(hand)
+            session.put_back(taken)
             return
         except BaseException as problem:  # one more interrupt; the one that is being raised says enough
             log.debug("put back: %r", problem)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow import codes
+from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 
 PREFIX = "softnpu.flow."
@@ -101,7 +101,5 @@ def _advice(key: str, value: str) -> str:
     if key in _CHECKS:
         return _CHECKS[key](value)
     if key not in _PASSED:
-        from softnpu.flow import log
-
         log.info("option %s=%s means nothing to this engine and is ignored", key, value)
     return ""

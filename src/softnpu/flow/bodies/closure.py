@@ -6,10 +6,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from softnpu.flow import codes, log
+from softnpu.flow import codes, engines, log
 from softnpu.flow.bodies.common import source_of
-from softnpu.flow.body import Place
+from softnpu.flow.body import Place, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
 
@@ -138,13 +139,12 @@ class _Single:
     """A model."""
 
     def __init__(self, spec: BodySpec, place: Place) -> None:
-        from softnpu.flow.bodies.model import load
-
-        self._body = load(spec.data)
+        self._body: Any = load(spec)
         self._body.start(place)
 
     def run(self, messages: Sequence[Message], end: float | None) -> list[Message]:
-        return self._body.results(messages)
+        results: list[Message] = self._body.results(messages)
+        return results
 
     def close(self) -> None:
         self._body.close()
@@ -154,8 +154,6 @@ class _Nested:
     """A graph inside the worker: the engine that runs everything in one process."""
 
     def __init__(self, plan: Plan) -> None:
-        from softnpu.flow import engines
-
         self._plan = plan
         self._session: engines.Session = engines.start(plan, {"softnpu.flow.engine": "inline"})
         self._turn = 0

@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from softnpu.executor import choose
+from softnpu.executor.engines.base import Place as Spot
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import source_of
 from softnpu.flow.body import Inlet, Outlet, Place
 from softnpu.flow.message import ARRAY, LOCAL, TENSOR, TENSOR_DATA, TORCH_TENSOR, Message
-from softnpu.flow.values import codec, dtypes
+from softnpu.flow.values import codec, dtypes, torch_door
 from softnpu.flow.values.tensor import Tensor, allocate
+from softnpu.graph.aipp import PARAMETERS
+from softnpu.graph.inout import SHAPE_INPUT
+from softnpu.graph.om import Om
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -42,11 +47,6 @@ class Runner:
     """A loaded model: arrays in, arrays out. The engine reads and writes the arrays' own memory."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        from softnpu.executor import choose
-        from softnpu.graph.aipp import PARAMETERS
-        from softnpu.graph.inout import SHAPE_INPUT
-        from softnpu.graph.om import Om
-
         self.name = str(data["name"])
         source = Om.open(Path(data["path"])) if "path" in data else Om(data["om"])
         info = self._info = source.info()
@@ -57,9 +57,9 @@ class Runner:
         for one in (*info.inputs, *info.outputs):
             _numpy_type(one.dtype, one.name)
         self._fed = [one for one in info.inputs if one.name != SHAPE_INPUT]
-        names = dict(zip((one.name for one in info.inputs), info.extra["engine_inputs"], strict=True))
+        names = dict(zip((one.name for one in info.inputs), info.run.engine_inputs, strict=True))
         self._input_names = [str(names[one.name]) for one in self._fed]
-        self._output_names = [str(name) for name in info.extra["engine_outputs"]]
+        self._output_names = list(info.run.engine_outputs)
         self._inputs = [int(one) for one in data["inputs"]]  # the model's index for each of the node's
         self._outputs = [int(one) for one in data["outputs"]]
         taken = [self._output_names[index] for index in self._outputs]
@@ -72,8 +72,6 @@ class Runner:
 
     def run(self, given: Sequence[Array]) -> list[Array]:
         """One run; Refused says what is wrong with the inputs."""
-        from softnpu.executor.engines.base import Place as Spot
-
         arrays = self._arranged(given)
         gear = self._gear(arrays)
         inputs = [
@@ -147,7 +145,7 @@ class Runner:
             )
 
     def _aipp(self, name: str) -> int:
-        return int(self._info.extra.get("aipp", {}).get(name, {}).get("type", 0))
+        return self._info.run.aipp_type(name)
 
     def _gear(self, arrays: Sequence[Array]) -> int | None:
         """The gear that these shapes belong to; None for a model without gears."""
@@ -188,8 +186,6 @@ def array_of(message: Message) -> Array:
     if payload.form in (TENSOR, ARRAY):
         return codec.decode_tensor(message)
     if message.msg_type == TORCH_TENSOR:
-        from softnpu.flow.values import torch_door
-
         return torch_door.as_array(message)
     value = payload.value
     if payload.form == LOCAL and isinstance(value, Tensor):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from softnpu.flow import codes, log
+from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.common import inside, queues_of, source_of
 from softnpu.flow.body import Inlet, Outlet, Place
 from softnpu.flow.drawing import work
@@ -50,8 +51,6 @@ class UdfBody:
         self._register = MsgTypeRegister.loads(data["register"])
         self._place = place
         if data["closures"]:
-            from softnpu.flow.bodies.closure import Closures
-
             self._closures = Closures(data["closures"])
             self._closures.start(place)
         with inside(place):

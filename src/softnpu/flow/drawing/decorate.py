@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from softnpu.flow.bodies.function import call_with_context
 from softnpu.flow.drawing import work, workspace
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import FuncProcessPoint
@@ -187,8 +188,6 @@ class PyFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> int:
         """The engine's entry `(run_context, input_flow_msgs)`: messages in, outputs through the context. Not for plain values."""
-        from softnpu.flow.bodies.function import call_with_context
-
         if kwargs or len(args) != 2 or not hasattr(args[0], "set_output"):
             name = self.func_name
             raise TypeError(
@@ -247,32 +246,6 @@ def methods(cls: type, options: Options) -> list[tuple[Function, Any]]:
         found.append((Function(name, *ports, stream), marks.get("choice_output")))
         first_input, first_output = first_input + inputs, first_output + outputs
     return found
-
-
-def construct(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An object of a decorated class, past the guard that keeps programs from making one."""
-    original = cls._df_from_class
-    if _names_itself(original):
-        cls = _reordered(cls, original)
-    made = cls.__new__(cls, *args, **kwargs)
-    original.__init__(made, *args, **kwargs)
-    return made
-
-
-def _names_itself(original: type) -> bool:
-    """Whether its methods say `super(Name, self)` or the like: by then the name means the decorated class."""
-    functions = [each for each in vars(original).values() if inspect.isfunction(each)]
-    return any(original.__name__ in each.__code__.co_names for each in functions)
-
-
-def _reordered(derived: type, original: type) -> Any:
-    """A class in which the decorated one comes after the original: `super(Name, self)` goes on to the bases, not in circles."""
-
-    def mro(_cls: type) -> list[type]:
-        return [_cls, original, derived, *original.__mro__[1:]] if _cls.__bases__ == (derived,) else type.mro(_cls)
-
-    meta = type("Meta", (type(derived),), {"mro": mro})
-    return meta(derived.__name__, (derived,), {"__module__": derived.__module__, "_df_reordered": True})
 
 
 class _Instance:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from softnpu.flow import log
+from softnpu.flow.bodies.function import construct
 from softnpu.flow.bodies.torch_module import LOADER
 from softnpu.flow.drawing import decorate
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import Framework, FuncProcessPoint, GraphProcessPoint
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Function
-from softnpu.flow.planning import model_build
+from softnpu.flow.planning.model_source import ModelSource
 from softnpu.flow.values import dtypes, torch_door
 from softnpu.flow.values.tensor import TensorDesc
 
@@ -110,7 +111,7 @@ def _exported_node(cls: Any, descs: list[TensorDesc], args: tuple[Any, ...], kwa
         hook()
     if cls._df_options.resources:
         log.info("npu_model: resources of %s have no effect at level 2, where it is a model", cls.__name__)
-    module = decorate.construct(cls, args, kwargs)
+    module = construct(cls, args, kwargs)
     if not isinstance(module, torch_door.torch().nn.Module):
         raise TypeError(f"npu_model: {cls.__name__} must derive from torch.nn.Module to be exported (optimize_level=2)")
     node = FlowNode(len(descs), len(function.outputs), name=f"{cls.__name__}_fnode")
@@ -156,7 +157,9 @@ def _forward(cls: Any, inputs: int) -> Function:
 def compiled(module: Any, descs: list[TensorDesc], folder: Path, outputs: int, name: str) -> Path:
     """The module as an offline model in `folder`."""
     onnx = export(module, descs, folder / "export.onnx")
-    source = model_build.ModelSource(Framework.ONNX.value, str(onnx), name, len(descs))
+    source = ModelSource(Framework.ONNX.value, str(onnx), name, len(descs))
+    from softnpu.flow.planning import model_build  # the compiler: 30 ms that `import dataflow` need not take
+
     spec = model_build.embedded(model_build.build(source))
     if len(spec.data["outputs"]) != outputs:
         raise DfException(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softnpu.flow.drawing import naming, project, work, workspace
+from softnpu.flow.drawing.nodes import FlowNode
+from softnpu.flow.drawing.process_point import Plannable, ProcessPoint
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Function
 from softnpu.flow.values.dtypes import DType
-
-if TYPE_CHECKING:
-    from softnpu.flow.application.graph import FlowGraph
-    from softnpu.flow.drawing.nodes import FlowNode
-
-MAX_NAME = 128
 
 
 class Framework(enum.Enum):
@@ -23,24 +19,6 @@ class Framework(enum.Enum):
     TENSORFLOW = 1
     ONNX = 2
     MINDSPORE = 3
-
-
-class ProcessPoint:
-    """What all kinds share: a name, and perhaps a file with settings."""
-
-    def __init__(self, compile_config_path: str | None, name: str | None) -> None:
-        if compile_config_path is not None and not isinstance(compile_config_path, str):
-            raise TypeError(f"compile_config_path is a str, not {type(compile_config_path).__name__}")
-        wanted = type(self).__name__ if name is None else naming.check(name, "process point")
-        if len(wanted) > MAX_NAME:
-            raise DfException(
-                f"The name of a process point has at most {MAX_NAME} characters: {wanted!r} has {len(wanted)}."
-            )
-        self.compile_config_path = compile_config_path
-        self.name = naming.others.make(wanted)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r})"
 
 
 class GraphProcessPoint(ProcessPoint):
@@ -63,8 +41,6 @@ class GraphProcessPoint(ProcessPoint):
 
     def fnode(self, input_num: int, output_num: int, name: str | None = None) -> FlowNode:
         """A node that runs this model."""
-        from softnpu.flow.drawing.nodes import FlowNode
-
         node = FlowNode(input_num, output_num, name)
         node.add_process_point(self)
         return node
@@ -73,10 +49,10 @@ class GraphProcessPoint(ProcessPoint):
 class FlowGraphProcessPoint(ProcessPoint):
     """A nested graph, for functions that invoke it."""
 
-    def __init__(self, flow_graph: FlowGraph, compile_config_path: str = "", name: str | None = None) -> None:
-        from softnpu.flow.application.graph import FlowGraph
+    makes_a_node = False
 
-        if not isinstance(flow_graph, FlowGraph):
+    def __init__(self, flow_graph: Plannable, compile_config_path: str = "", name: str | None = None) -> None:
+        if not isinstance(flow_graph, Plannable):
             raise DfException(f"flow_graph is a df.FlowGraph, not {type(flow_graph).__name__}.")
         if flow_graph.started:
             raise DfException(f"Graph {flow_graph.name} was already fed; only a fresh graph can be nested.")

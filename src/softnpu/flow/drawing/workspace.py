@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softnpu.flow import log, settings
+from softnpu.flow.application.control import state
 from softnpu.flow.plan import Function
+from softnpu.flow.values import register
+from softnpu.flow.values.register import pickle_loads
 
 if TYPE_CHECKING:
     from softnpu.flow.drawing.work import Work
@@ -45,8 +48,6 @@ _METHOD = """
 
 def _options() -> dict[str, str]:
     """The options of `init`, if it was called."""
-    from softnpu.flow.application.control import state
-
     return state.options or {}
 
 
@@ -75,16 +76,12 @@ def write_if_asked(work: Work, folder: str | None) -> None:
         source = _source_of(data)
         if source is not None:
             _write(python / f"func_{snake(work.name)}.py", source)
-    from softnpu.flow.values import register
-
     _write(python / "_msg_type_register.pkl", register.pickle_dumps(register.msg_type_register))
     log.info("workspace of %s written to %s", work.name, target)
 
 
 def _source_of(data: dict[str, Any]) -> str | None:
     import inspect
-
-    from softnpu.flow.values.register import pickle_loads
 
     if "source" in data:
         return str(data["source"])

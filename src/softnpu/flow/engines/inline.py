@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from softnpu.flow import codes, log, settings
-from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
+from softnpu.flow.atomic import Taken
+from softnpu.flow.engines.outputs import Fetched, Outputs
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -24,7 +25,8 @@ from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.runner import Runner, place_of
 from softnpu.flow.running.streams import wait_while
-from softnpu.flow.transport.endpoint import Queue, private
+from softnpu.flow.transport.channels import Queue
+from softnpu.flow.values.codec import private
 
 Result = TypeVar("Result")
 _BREATH = 0.05
@@ -241,23 +243,23 @@ class Session:
         full = any(not self._channels[number].room() for groups in routes for group in groups for number in group)
         return None if full else codes.SUCCESS
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, taken: Taken | None = None) -> Fetched:
         """One result of each of these outputs."""
-        taken: Hand = [] if hand is None else hand
+        mine: Taken = [] if taken is None else taken
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
-        found = self._wait(lambda: self._ready(indexes, align, taken), timeout, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, mine), timeout, lambda: self._outputs.deadline(indexes))
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def put_back(self, hand: Hand) -> None:
+    def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
         with self._news:
-            self._outputs.put_back(hand)
+            self._outputs.put_back(taken)
             self._news.notify_all()
 
-    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
-        found = self._outputs.ready(indexes, align, hand)
+    def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
+        found = self._outputs.ready(indexes, align, taken)
         return ([], None, codes.FAILED) if found is None and self._closed else found
 
     def close(self) -> None:

@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 READY, FAILED, RAISED, CALLED = "ready", "failed", "raised", "called"
+RESTARTED, TAP = "restarted", "tap"

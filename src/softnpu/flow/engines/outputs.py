@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from operator import itemgetter
-from typing import Any
 
-from softnpu.flow import codes
+from softnpu.flow import atomic, codes
+from softnpu.flow.atomic import Taken
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.align import Aligner, Incomplete
 
 Fetched = tuple[list[Message], Message | None, int]
-Hand = list[tuple[deque[Any], Any]]  # what a fetch has taken, and from where
-_item = itemgetter(1)
 
 
 class Output:
@@ -36,11 +33,11 @@ class Output:
 
 
 class Outputs:
-    """All outputs. `taken(message)` tells the sender that there is room again. Not locked: the session is."""
+    """All outputs. `on_taken(message)` tells the sender that there is room again. Not locked: the session is."""
 
-    def __init__(self, plan: Plan, taken: Callable[[Message], None]) -> None:
+    def __init__(self, plan: Plan, on_taken: Callable[[Message], None]) -> None:
         self._plan = plan
-        self._taken = taken
+        self._on_taken = on_taken
         self.queues = [Output() for _ in plan.outputs]
         self._aligners: dict[tuple[int, ...], Aligner] = {}
         self._raised: dict[tuple[int, ...], deque[Message]] = {}
@@ -56,46 +53,40 @@ class Outputs:
                 return codes.FAILED
         return codes.SUCCESS
 
-    def ready(self, indexes: list[int], aligned: bool, hand: Hand) -> Fetched | None:
-        """The next set of results, or None while one is missing. They are in the hand, too: see `put_back`."""
+    def ready(self, indexes: list[int], aligned: bool, taken: Taken) -> Fetched | None:
+        """The next set of results, or None while one is missing. They are in `taken`, too: see `put_back`."""
         if aligned and self._plan.align.cache:
-            return self._ready_aligned(indexes, hand)
+            return self._ready_aligned(indexes, taken)
         queues = self.queues
         for index in indexes:
             if not queues[index].messages:
                 return None
         for index in indexes:
-            source = queues[index].messages
-            hand += ((source, source[0]),)  # this and the next line without a call: no interrupt comes between
-            del source[0]
-        messages = [message for _, message in hand]
+            atomic.take_first(queues[index].messages, taken)
+        messages = [message for _, message in taken]
         for message in messages:
-            self._taken(message)
+            self._on_taken(message)
         code = next((message.ret_code for message in messages if message.ret_code), codes.SUCCESS)
         return messages, messages[0] if messages else None, code
 
-    def _ready_aligned(self, indexes: list[int], hand: Hand) -> Fetched | None:
+    def _ready_aligned(self, indexes: list[int], taken: Taken) -> Fetched | None:
         key = tuple(sorted(indexes))
         aligner = self._aligner(key)
         raised = self._raised[key]
         if raised:
-            hand += ((raised, raised[0]),)
-            del raised[0]
-            return [], hand[0][1], codes.USER_RAISE_EXCEPTION
+            atomic.take_first(raised, taken)
+            return [], taken[0][1], codes.USER_RAISE_EXCEPTION
         now = time.monotonic()
         while not (groups := aligner.due(now)):
             index = next((each for each in (aligner.wanted(), *key) if self.queues[each].messages), None)
             if index is None:
                 return None
-            source = self.queues[index].messages
-            hand += ((source, source[0]),)
-            del source[0]
-            self._taken(hand[0][1])
-            aligner.push(index, hand[0][1], now)
-            del hand[0]
-        hand += ((groups, groups[0]),)
-        del groups[0]
-        group = hand[0][1]
+            atomic.take_first(self.queues[index].messages, taken)
+            self._on_taken(taken[0][1])
+            aligner.push(index, taken[0][1], now)
+            del taken[0]
+        atomic.take_first(groups, taken)
+        group = taken[0][1]
         by_index = dict(zip(key, group, strict=True))
         messages = [by_index[index] for index in indexes]
         if isinstance(group, Incomplete):
@@ -113,16 +104,15 @@ class Outputs:
             self._aligners[key] = aligner
         return aligner
 
-    def put_back(self, hand: Hand) -> None:
+    def put_back(self, taken: Taken) -> None:
         """A fetch was broken off by an exception out of a signal handler: the next one gets what it had taken."""
         for aligner in self._aligners.values():
             aligner.mend()
-        while hand:
-            source, item = hand[-1]
-            if any(aligner.holds(item) for aligner in self._aligners.values()):
-                del hand[-1]
-            else:  # from the one to the other in one call
-                source.extendleft(map(_item, map(hand.pop, (-1,))))
+        while taken:
+            if any(aligner.holds(taken[-1][1]) for aligner in self._aligners.values()):
+                del taken[-1]
+            else:
+                atomic.put_back_last(taken)
 
     def deadline(self, indexes: list[int]) -> float | None:
         """When an incomplete group will be given up."""

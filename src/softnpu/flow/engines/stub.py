@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from softnpu.flow import codes
-from softnpu.flow.engines.outputs import Fetched, Hand
+from softnpu.flow.atomic import Taken
+from softnpu.flow.engines.outputs import Fetched
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 
@@ -18,11 +19,11 @@ class Session:
         """Accepted and forgotten."""
         return codes.SUCCESS
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, taken: Taken | None = None) -> Fetched:
         """There will never be a result, so there is nothing to wait for."""
         return [], None, codes.QUEUE_EMPTY
 
-    def put_back(self, hand: Hand) -> None:
+    def put_back(self, taken: Taken) -> None:
         """Nothing was taken."""
 
     def close(self) -> None:

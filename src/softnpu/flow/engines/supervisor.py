@@ -1,4 +1,4 @@
-"""What the crews of all engines with workers have in common: notices, deaths, the plan for each worker."""
+"""What the supervisors of all engines with workers have in common: notices, deaths, the plan for each worker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _RESTART_WINDOW = 10.0
 _NOTHING = BodySpec("")
 
 
-class Worker:
-    """One worker, as the crew sees it."""
+class Supervised:
+    """One worker, as its supervisor sees it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -31,7 +31,7 @@ class Worker:
         self.deaths: list[float] = []
 
 
-class CommonCrew:
+class CommonSupervisor:
     """The workers of a graph, wherever they are."""
 
     def __init__(self, plan: Plan, outputs: Outputs) -> None:
@@ -47,29 +47,31 @@ class CommonCrew:
 
     # ---- notices -----------------------------------------------------------------------------------------------------
 
-    def _told(self, member: Worker, name: str, content: list[Any]) -> None:
+    def _told(self, worker: Supervised, name: str, content: list[Any]) -> None:
         """A worker says something."""
         if name == notices.READY:
-            member.ready = True
+            worker.ready = True
             if self.on_ready is not None:
-                self.on_ready(member.number)
+                self.on_ready(worker.number)
         elif name == notices.FAILED:
             self.failure = self.failure or "node {} cannot be set up: {}".format(*content)
         elif name == notices.RAISED:
-            self._pass_on(member, *content)
+            self._pass_on(worker, *content)
         elif name == notices.CALLED and self.on_calls is not None:
             self.on_calls(content[0])
 
-    def _pass_on(self, member: Worker, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any) -> None:
+    def _pass_on(
+        self, worker: Supervised, seat: int, trans_id: int, code: int, context_id: int, *envelope: Any
+    ) -> None:
         """A transaction was ended by a node: everybody else hears of it, once."""
         if not self._exceptions.add(trans_id, code, context_id):
             return
         message = Message(trans_id=trans_id)
         message.start_time, message.end_time, message.flags, message.user_data = envelope
         self._outputs.raised(trans_id, message)
-        self._tell_others(member, notices.RAISED, seat, trans_id, code, context_id)
+        self._tell_others(worker, notices.RAISED, seat, trans_id, code, context_id)
 
-    def _tell_others(self, member: Worker, *content: Any) -> None:
+    def _tell_others(self, worker: Supervised, *content: Any) -> None:
         raise NotImplementedError
 
     # ---- what a worker is given --------------------------------------------------------------------------------------
@@ -92,14 +94,14 @@ class CommonCrew:
 
     # ---- deaths ------------------------------------------------------------------------------------------------------
 
-    def _names(self, member: Worker) -> str:
-        return ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(member.number))
+    def _names(self, worker: Supervised) -> str:
+        return ", ".join(self.plan.nodes[seat.node].name for seat in self.layout.seats_of(worker.number))
 
-    def _may_restart(self, member: Worker) -> bool:
+    def _may_restart(self, worker: Supervised) -> bool:
         now = time.monotonic()
-        member.deaths = [each for each in member.deaths if now - each < _RESTART_WINDOW]
-        member.deaths.append(now)
-        return self.settings.on_death == "restart" and len(member.deaths) <= self.settings.restarts
+        worker.deaths = [each for each in worker.deaths if now - each < _RESTART_WINDOW]
+        worker.deaths.append(now)
+        return self.settings.on_death == "restart" and len(worker.deaths) <= self.settings.restarts
 
     # ---- numbers -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow import codes, log
-from softnpu.flow.drawing.work import PORTS
+from softnpu.flow.drawing.work import PORTS, udf_functions
 from softnpu.flow.errors import DfAbortException
 
 _TRACEBACKS = 10
@@ -88,8 +88,6 @@ class FlowFuncInfos:
     """The functions of one class: name → (input indexes, output indexes)."""
 
     def __init__(self, clz: type) -> None:
-        from softnpu.flow.drawing.work import udf_functions
-
         self.clz = clz
         self.functions = {each.name: (each.inputs, each.outputs) for each in udf_functions(clz)}
 

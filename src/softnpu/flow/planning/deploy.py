@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from softnpu.flow import codes, jsonfile
+from softnpu.flow import codes, jsonfile, log
 from softnpu.flow.errors import DfException
 from softnpu.flow.jsonfile import Item, show
 from softnpu.flow.plan import Device, Node, Plan
@@ -72,8 +72,6 @@ def read(path: str) -> Deployment:
     if not result.entries:
         item.fail("", "lists no node; every node of the graph has to be listed once")
     if result.dynamic:
-        from softnpu.flow import log
-
         log.info("%s: dynamic_schedule_enable changes nothing here, instances are chosen by transaction", path)
     return result
 

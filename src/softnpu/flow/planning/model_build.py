@@ -11,18 +11,26 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from softnpu import __version__
+from softnpu.base.config import Settings
+from softnpu.base.errors import NpuError
+from softnpu.compiler import build as compiler
+from softnpu.compiler.errors import AtcError
+from softnpu.compiler.options.checks import check
+from softnpu.compiler.options.rows import Options
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import BodySpec
 from softnpu.flow.planning.model_config import ModelConfig, input_shape_text, read_config
 from softnpu.flow.planning.model_inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
+from softnpu.flow.planning.model_source import ModelSource as ModelSource
+from softnpu.graph.inout import SHAPE_INPUT
+from softnpu.graph.om import Om
 
 MINDSPORE = 3
 LOADER = "softnpu.flow.bodies.model:load"
@@ -38,22 +46,6 @@ _BUILD_OPTIONS = {
 }  # fmt: skip
 _INHERITED = ("ge.exec.precision_mode", "ge.exec.precision_mode_v2", "ge.externalWeight", "ge.socVersion")
 _HANDLED = frozenset({"ge.inputShape", "ge.outputMaxSize"})  # the first by us; results have the size that they have
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """A GraphProcessPoint in a node. `inputs` and `outputs` give the model's index for each of the node's, where they differ."""
-
-    framework: int
-    path: str
-    name: str = ""
-    input_num: int | None = None
-    output_num: int | None = None
-    load_params: Mapping[str, str] = field(default_factory=dict)
-    config_path: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
 
 
 def build_all(sources: Sequence[ModelSource], parallel: bool = False) -> list[BodySpec]:
@@ -101,9 +93,6 @@ def _refused(source: ModelSource, reason: str) -> DfException:
 
 
 def _translated(source: ModelSource, problem: Exception) -> DfException:
-    from softnpu.base.errors import NpuError
-    from softnpu.compiler.errors import AtcError
-
     if isinstance(problem, AtcError):
         hint = f"; {problem.solution}" if problem.solution else ""
         return _refused(source, f"{problem.code} {problem.message}{hint}".rstrip("."))
@@ -188,8 +177,6 @@ def _ordered(inputs: list[Input], names: list[str]) -> list[Input]:
 
 def _compiled(source: ModelSource, config: ModelConfig, path: Path, target: Path | None = None) -> BodySpec:
     """Run the compiler; the result goes to `target`, into the spec, or to a folder that lasts as long as the program."""
-    from softnpu.compiler import build as compiler
-
     names = _names(source, config, path)
     inputs = _ordered(inputs_of(source.framework, path), names)
     if config.inputs and len(config.inputs) != len(inputs):
@@ -218,10 +205,6 @@ def _compiled(source: ModelSource, config: ModelConfig, path: Path, target: Path
 
 def _options(source: ModelSource, config: ModelConfig, model: Path, target: Path, inputs: list[Input]) -> Any:
     """The compiler's options, checked as those of a command line."""
-    from softnpu.base.config import Settings
-    from softnpu.compiler.options.checks import check
-    from softnpu.compiler.options.rows import Options
-
     given: dict[str, str | int | bool] = {
         "model": str(model),
         "framework": _ATC_FRAMEWORKS[source.framework],
@@ -248,10 +231,6 @@ def _options(source: ModelSource, config: ModelConfig, model: Path, target: Path
 
 def _spec(source: ModelSource, om: Path, keep: bool, names: Sequence[str] = ()) -> BodySpec:
     """The body of a finished model; counts are compared here, where the program still hears of it."""
-    from softnpu.base.errors import NpuError
-    from softnpu.graph.inout import SHAPE_INPUT
-    from softnpu.graph.om import Om
-
     try:
         info = Om.open(om).info()
     except NpuError as problem:

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from softnpu.base.dtypes import to_onnx
+from softnpu.compiler.errors import AtcError
+from softnpu.compiler.frontends.onnx.reader import map_file, read
+from softnpu.compiler.frontends.tensorflow.links import PLACEHOLDERS
+from softnpu.compiler.frontends.tensorflow.proto import GRAPH, dtype_of, shape_of
 from softnpu.flow import codes
 from softnpu.flow.errors import DfException
+from softnpu.graph.onnx_def import EXTERNAL, MODEL
+from softnpu.graph.wire import WireError, decode, encode
 
 TENSORFLOW, ONNX = 1, 2
 _TENSORFLOW_TYPES = {
@@ -40,16 +47,12 @@ class Input:
 def inputs_of(framework: int, path: Path) -> list[Input]:
     """The inputs in the order of the file."""
     if framework == TENSORFLOW:
-        from softnpu.compiler.frontends.tensorflow.proto import dtype_of, shape_of
-
         found = []
         for node in _placeholders(_tensorflow(path)):
             attrs = node.get("attr", {})
             shape = shape_of(attrs.get("shape", {}).get("shape", {"unknown_rank": True}))
             found.append(Input(node["name"], dtype_of(attrs.get("dtype", {}).get("type", 0)), shape))
         return found
-    from softnpu.compiler.frontends.onnx.reader import read
-
     graph, _ = read(path)
     return [Input(one.name, one.output.dtype, one.output.shape) for one in graph.inputs]
 
@@ -68,11 +71,6 @@ def retyped(framework: int, path: Path, types: Mapping[str, int], folder: Path) 
 
 
 def _tensorflow(path: Path) -> dict[str, Any]:
-    from softnpu.compiler.errors import AtcError
-    from softnpu.compiler.frontends.onnx.reader import map_file
-    from softnpu.compiler.frontends.tensorflow.proto import GRAPH
-    from softnpu.graph.wire import WireError, decode
-
     try:
         return decode(GRAPH, map_file(path))
     except (WireError, RecursionError) as problem:
@@ -82,15 +80,10 @@ def _tensorflow(path: Path) -> dict[str, Any]:
 
 
 def _placeholders(model: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from softnpu.compiler.frontends.tensorflow.links import PLACEHOLDERS
-
     return [node for node in model.get("node", ()) if node.get("op") in PLACEHOLDERS]
 
 
 def _retype_tensorflow(path: Path, types: Mapping[str, int], folder: Path) -> Path:
-    from softnpu.compiler.frontends.tensorflow.proto import GRAPH
-    from softnpu.graph.wire import encode
-
     model = _tensorflow(path)
     for node in _placeholders(model):
         if node["name"] in types:
@@ -101,11 +94,6 @@ def _retype_tensorflow(path: Path, types: Mapping[str, int], folder: Path) -> Pa
 
 
 def _retype_onnx(path: Path, types: Mapping[str, int], folder: Path) -> Path:
-    from softnpu.base.dtypes import to_onnx
-    from softnpu.compiler.frontends.onnx.reader import map_file
-    from softnpu.graph.onnx_def import EXTERNAL, MODEL
-    from softnpu.graph.wire import decode, encode
-
     model = decode(MODEL, map_file(path))
     graph = model["graph"]
     if any(one.get("data_location") == EXTERNAL for one in graph.get("initializer", ())):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow import codes
+from softnpu.flow import atomic, codes
 from softnpu.flow.message import Message, failure
 from softnpu.flow.plan import AlignRule
 
@@ -24,7 +24,7 @@ class Incomplete(list[Message]):
     """A group that was delivered without all its messages; the gaps are empty messages with code 364000."""
 
 
-class _Group:
+class Group:
     """One transaction's messages so far."""
 
     __slots__ = ("born", "key", "messages", "missing")
@@ -63,10 +63,10 @@ class Aligner:
         self._rule = rule
         self._gone = gone
         self._wait = rule.timeout / 1000 if rule.timeout >= 0 else None
-        self._groups: dict[int, _Group] = {}  # by age
-        self._open: dict[Key, dict[int, _Group]] = {}  # the same groups by key, oldest first
-        self._ready: deque[list[Message]] = deque()
-        self._cached = [0] * len(inputs)  # messages in open groups
+        self.groups: dict[int, Group] = {}  # by age
+        self.open: dict[Key, dict[int, Group]] = {}  # the same groups by key, oldest first
+        self.ready: deque[list[Message]] = deque()
+        self.cached = [0] * len(inputs)  # messages in open groups
         self._debts: dict[Key, list[int]] = {}  # late messages that are still to be discarded, per input
         self._dropped: dict[int, None] = {}
         self._count = 0
@@ -80,19 +80,17 @@ class Aligner:
             self._discard(message)
             return
         if len(self._inputs) == 1:
-            self._ready.append([message])
+            self.ready.append([message])
             return
         key = (message.trans_id, message.data_label)
         if self._debts and self._settle(key, slot):
             self._discard(message)
             return
         number, group = self._group(key, slot, now)
-        group.messages[slot] = message  # this line and the next two without a call: no interrupt comes between
-        group.missing -= 1
-        self._cached[slot] += 1
+        atomic.join_group(self, group, slot, message)
         if not group.missing:
-            self._complete(number, group)
-        elif len(self._groups) > self._rule.cache:
+            atomic.complete_group(self, number, group)
+        elif len(self.groups) > self._rule.cache:
             self._give_up()
 
     def pop(self, now: float) -> list[Message] | None:
@@ -105,56 +103,56 @@ class Aligner:
         if self._wait is not None:
             while (due := self.deadline()) is not None and due <= now:
                 self._give_up()
-        return self._ready
+        return self.ready
 
     def holds(self, message: Message) -> bool:
         """Whether a message has come so far."""
-        if any(each is message for group in self._groups.values() for each in group.messages):
+        if any(each is message for group in self.groups.values() for each in group.messages):
             return True
-        return any(each is message for group in self._ready for each in group)
+        return any(each is message for group in self.ready for each in group)
 
     def mend(self) -> None:
         """After an exception out of the middle of `push`: complete groups go on, one that has nothing yet goes."""
-        for number, group in list(self._groups.items()):
+        for number, group in list(self.groups.items()):
             if not group.missing:
-                self._complete(number, group)
+                atomic.complete_group(self, number, group)
             elif group.missing == len(self._inputs):
                 self._take(number)
 
     def deadline(self) -> float | None:
         """When `pop` has to be asked again although nothing arrives."""
-        if self._wait is None or not self._groups:
+        if self._wait is None or not self.groups:
             return None
-        return next(iter(self._groups.values())).born + self._wait
+        return next(iter(self.groups.values())).born + self._wait
 
     def wanted(self) -> int:
         """The input to read first: the one with the fewest messages in the cache."""
-        cached = self._cached
+        cached = self.cached
         return self._inputs[cached.index(min(cached))]
 
     def drop(self, trans_id: int) -> list[Message]:
         """A transaction was raised: forget it and what still comes of it; the messages that were held."""
         self._dropped[trans_id] = None
         _bound(self._dropped)
-        numbers = [number for number, group in self._groups.items() if group.key[0] == trans_id]
+        numbers = [number for number, group in self.groups.items() if group.key[0] == trans_id]
         held = [message for number in numbers for message in self._take(number)]
-        held += [message for group in self._ready for message in group if message.trans_id == trans_id]
-        kept = [group for group in self._ready if group[0].trans_id != trans_id]
-        self._ready.clear()
-        self._ready.extend(kept)
+        held += [message for group in self.ready for message in group if message.trans_id == trans_id]
+        kept = [group for group in self.ready if group[0].trans_id != trans_id]
+        self.ready.clear()
+        self.ready.extend(kept)
         return held
 
     def discard_all(self) -> list[Message]:
         """Forget everything, the late ones too; the messages that were held."""
-        held = [message for number in list(self._groups) for message in self._take(number)]
-        held += [message for group in self._ready for message in group]
-        for memory in (self._ready, self._debts, self._dropped):
+        held = [message for number in list(self.groups) for message in self._take(number)]
+        held += [message for group in self.ready for message in group]
+        for memory in (self.ready, self._debts, self._dropped):
             memory.clear()
         return held
 
     def __len__(self) -> int:
         """Messages held, gaps of groups that wait to be popped included."""
-        return sum(self._cached) + len(self._ready) * len(self._inputs)
+        return sum(self.cached) + len(self.ready) * len(self._inputs)
 
     def __bool__(self) -> bool:
         """Also without messages: `aligner or other` means the aligner."""
@@ -162,45 +160,35 @@ class Aligner:
 
     def waiting(self, input_index: int) -> int:
         """Messages of one input that lack partners."""
-        return self._cached[self._slot[input_index]]
+        return self.cached[self._slot[input_index]]
 
-    def _group(self, key: Key, slot: int, now: float) -> tuple[int, _Group]:
+    def _group(self, key: Key, slot: int, now: float) -> tuple[int, Group]:
         """The oldest group of a key with room for this input."""
-        siblings = self._open.setdefault(key, {})
+        siblings = self.open.setdefault(key, {})
         for number, group in siblings.items():
             if group.messages[slot] is None:
                 return number, group
         self._count += 1
-        group = _Group(key, len(self._inputs), now)
-        self._groups[self._count] = siblings[self._count] = group
+        group = Group(key, len(self._inputs), now)
+        self.groups[self._count] = siblings[self._count] = group
         return self._count, group
-
-    def _complete(self, number: int, group: _Group) -> None:
-        siblings = self._open[group.key]
-        cached = [each - 1 for each in self._cached]
-        self._ready += (group.messages,)  # type: ignore[arg-type]  # none is missing; and no call from here on
-        self._cached = cached
-        del self._groups[number]
-        del siblings[number]
-        if not siblings:
-            del self._open[group.key]
 
     def _take(self, number: int) -> list[Message]:
         """Close a group: out of all tables."""
-        group = self._groups.pop(number)
-        siblings = self._open[group.key]
+        group = self.groups.pop(number)
+        siblings = self.open[group.key]
         del siblings[number]
         if not siblings:
-            del self._open[group.key]
+            del self.open[group.key]
         messages = []
         for slot, message in enumerate(group.messages):
             if message is not None:
-                self._cached[slot] -= 1
+                self.cached[slot] -= 1
                 messages.append(message)
         return messages
 
     def _give_up(self) -> None:
-        number, group = next(iter(self._groups.items()))
+        number, group = next(iter(self.groups.items()))
         present = self._take(number)
         self.given_up += 1
         debts = self._debts.setdefault(group.key, [0] * len(self._inputs))
@@ -212,7 +200,7 @@ class Aligner:
                 self._gone(message)
             return
         code = codes.FUNC_DATA_ALIGN_FAILED
-        self._ready.append(Incomplete(message or failure(code, present[0]) for message in group.messages))
+        self.ready.append(Incomplete(message or failure(code, present[0]) for message in group.messages))
 
     def _discard(self, message: Message) -> None:
         self.late += 1

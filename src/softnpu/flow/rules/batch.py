@@ -10,6 +10,7 @@ import numpy as np
 from softnpu.flow import codes, log
 from softnpu.flow.message import ARRAY, EOS, SEG, TENSOR, Message, Payload, failure
 from softnpu.flow.plan import CountRule, TimeRule
+from softnpu.flow.values import arrays
 
 MAX_RANK = 32
 
@@ -39,14 +40,12 @@ class _Cache:
 
     def add(self, message: Message) -> None:
         """One more; `_Refused` when it is no tensor or array, or not like the others."""
-        from softnpu.flow.values import codec
-
         if message.ret_code:
             raise _Refused(f"its code is {message.ret_code}")
         form = message.payload.form
         if form not in (TENSOR, ARRAY):
             raise _Refused("it is neither a tensor nor an array")
-        array = codec.decode_tensor(message)
+        array = arrays.decode_tensor(message)
         first = self._arrays[0] if self._arrays else array
         if self.messages and form != self.messages[0].payload.form:
             raise _Refused("tensors and arrays do not mix")
@@ -83,10 +82,8 @@ class _Cache:
 
     def _message(self, array: Array) -> Message:
         """The batch: id and user data of its first message, times from the first to the last, flags of all."""
-        from softnpu.flow.values import codec
-
         first, last = self.messages[0], self.messages[-1]
-        payload: Payload = codec.encode_tensor(array)
+        payload: Payload = arrays.encode_tensor(array)
         payload.form = first.payload.form
         message = Message(payload, first.msg_type).inherit(first)
         message.end_time = last.end_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from softnpu.flow import codes
+from softnpu.flow import codes, log
 from softnpu.flow.message import Message
 
 
@@ -61,8 +61,6 @@ class Ids:
 
     def _honoured(self, user_id: int) -> bool:
         if not self.keeps and not self._warned:
-            from softnpu.flow import log
-
             self._warned = True
             log.warning(
                 "transaction_id %s is ignored: every node of the graph gives one output per input; "

@@ -63,7 +63,7 @@ class Runner:
         self.stopped = False
         self.slow = True  # calls take so long that nobody should wait for the end of one to hear of the others
         self.strict = False
-        self.poison: dict[int, int] = {}  # function → transaction during which an earlier life ended
+        self.fatal: dict[int, int] = {}  # function → transaction during which an earlier life ended
         self.tickets: list[Any] = []  # of the messages of the present call
         self.relay: Any = None  # the host's ticket for what the present call made of them, if that needs one
         self.finished: list[Any] = []  # tickets of messages whose results are made, but may not be out yet
@@ -166,8 +166,8 @@ class Runner:
         head = _head(messages)
         trans_id = head.trans_id if head is not None else 0
         code = 0 if self.body.takes_failures else _failed(messages)
-        if self.poison and self.poison.get(task.index) == trans_id and trans_id:
-            del self.poison[task.index]
+        if self.fatal and self.fatal.get(task.index) == trans_id and trans_id:
+            del self.fatal[task.index]
             log.error("node %s: transaction %s was being worked on when its process ended", self.place.node, trans_id)
             code = codes.FUNC_FAILED
         if code:

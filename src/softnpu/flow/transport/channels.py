@@ -10,11 +10,11 @@ number.
 
 So the notes outlive both ends. Below the finished mark they say which transactions the receiver had: if a new life of the
 sender makes one of them again, it is dropped. What that life can make again was sent since its inputs were last all
-finished: that number, too, the sender writes down (`firm`), so that a second message of a transaction is not mistaken for
+finished: that number, too, the sender writes down (`committed`), so that a second message of a transaction is not mistaken for
 the first. Above it they say which were on their way: when both ends died, the next sender cannot send
 their content, but it can say that they failed.
 
-No lock is shared. A word has one writer (for a dead one the crew writes, before its next life begins; a note is the
+No lock is shared. A word has one writer (for a dead one the supervisor writes, before its next life begins; a note is the
 sender's until it is sent, then the receiver's) and is stored whole. Whoever reads it meanwhile sees what was right a moment
 ago, which is too low: it keeps a record too long, or waits for room too long, but never the other way round.
 """
@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, MutableSequence
+from typing import Protocol
 
 from softnpu.flow.message import Message
 
 EPOCHS = 256  # lives that a record and a word can tell apart; then the numbers begin again
 _EPOCH_AT = 56
 _COUNT = (1 << _EPOCH_AT) - 1
-TAKEN, FLOOR, SENT, _BASE, _NEXT_BASE, _FIRM, _PLANNED, _PLAN, _NOTES = range(9)
+TAKEN, FLOOR, SENT, _BASE, _NEXT_BASE, _COMMITTED, _PLANNED, _PLAN, _NOTES = range(9)
 REMADE = 1 << 63  # in a note: the message may have been sent before, by a former life
 _NOTHING = 0  # in a note: the receiver did not get that message, and need not: it comes with another number
 _FEWEST = 1024
@@ -46,6 +47,16 @@ def count(word: int) -> int:
     return word & _COUNT
 
 
+class Queue(Protocol):
+    """What a channel ends in: an input of a node instance, or an output of the graph."""
+
+    def arrive(self, message: Message) -> None:
+        """A message came."""
+
+    def backlog(self) -> int:
+        """How many messages wait."""
+
+
 class LostTrack(RuntimeError):
     """Nobody knows any more which transactions are lost: the graph has to end."""
 
@@ -56,10 +67,10 @@ class Outgoing:
     __slots__ = (
         "asked",
         "born",
+        "committed",
+        "committed_at",
         "depth",
         "epoch",
-        "firm",
-        "firm_at",
         "first",
         "floor_at",
         "lost",
@@ -91,8 +102,11 @@ class Outgoing:
         self.notes = words - _NOTES
         self.epoch = self.served = marks[self.sent_at] >> _EPOCH_AT  # of the receiver that a former life sent to
         self.sent = self.first = count(marks[self.sent_at])  # what is below `first` was sent by a former life
-        self.firm_at = self.taken_at + _FIRM
-        self.firm, self.born = marks[self.firm_at], self.sent  # what this life may make again was sent between these
+        self.committed_at = self.taken_at + _COMMITTED
+        self.committed, self.born = (
+            marks[self.committed_at],
+            self.sent,
+        )  # what this life may make again was sent between these
         self.taken = marks[self.taken_at]  # so many left the receiver's queue
         self.retained: dict[int, bytes] = {}  # by number
         self.oldest = self.sent
@@ -167,17 +181,17 @@ class Outgoing:
 def once(notes: list[int]) -> list[int]:
     """Transactions of notes; one that later lives noted again counts once."""
     known = set(notes)
-    found = []
+    transactions = []
     for note in notes:
         if note < REMADE:
-            found.append(note)
+            transactions.append(note)
         elif note - REMADE not in known:
             known.add(note - REMADE)
-            found.append(note - REMADE)
-    return [note for note in found if note != _NOTHING]
+            transactions.append(note - REMADE)
+    return [note for note in transactions if note != _NOTHING]
 
 
-def write(channels: list[Incoming], marks: memoryview, plan_at: int) -> None:
+def write_progress(channels: list[Incoming], marks: memoryview, plan_at: int) -> None:
     """How far a receiver is, on all its channels or on none: messages that were called together are finished together.
 
     The plan stands in shared memory while it is carried out: if the receiver ends meanwhile, `recover` does the rest.
@@ -255,17 +269,17 @@ class Incoming:
         self.done: set[int] = set()
         self.due = 0 if new else _NEVER  # below it is what a former life of the receiver may have worked on
         self.together: dict[Incoming, None] | None = (
-            None  # channels whose progress is to be written at once: see `write`
+            None  # channels whose progress is to be written at once: see `write_progress`
         )
         self.asked = -1  # how many had been sent when the sender said that it waits for room
 
-    def begin(self, epoch: int, sequence: int, firm: int = 0, born: int = 0) -> None:
-        """A new sender, which goes on with this number. It may make again what was sent from `firm` on, before its birth."""
+    def begin(self, epoch: int, sequence: int, committed: int = 0, born: int = 0) -> None:
+        """A new sender, which goes on with this number. It may make again what was sent from `committed` on, before its birth."""
         self.epoch = epoch
         self.asked = -1
         readable = self._readable()
         self.due = count(self._marks[self.taken_at + SENT])
-        sent = range(max(firm, readable, 0), min(born, self.next))
+        sent = range(max(committed, readable, 0), min(born, self.next))
         notes = [self._marks[self._notes_at + each % self._notes] & ~REMADE for each in sent]
         self.before = Counter(notes[max(0, self._readable() - sent.start) :])
         self.before.pop(_NOTHING, None)

@@ -38,7 +38,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Returned = tuple[memoryview, int, int]  # tokens of a block: from which, to which
 
 
-class Lease(np.ndarray[Any, np.dtype[np.uint8]]):
+class BlockView(np.ndarray[Any, np.dtype[np.uint8]]):
     """The bytes of a block, as long as somebody looks at them; its tokens go back when the last view is gone."""
 
     home: Any  # the atlas it belongs to: another session cannot pass it on
@@ -68,7 +68,7 @@ def rounded(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-class View:
+class ArenaView:
     """An arena as another process reads it."""
 
     def __init__(self, fd: int, number: int, home: Any) -> None:
@@ -79,26 +79,28 @@ class View:
         self._tokens = memoryview(self._window.buffer)[:_TABLE]
 
     def close(self) -> None:
-        """Unmap; what was leased stays as long as somebody looks at it."""
+        """Unmap; what was viewed stays as long as somebody looks at it."""
         self.bytes = np.empty(0, np.uint8)
         self._tokens.release()
         self._window.close()
         del self._window  # an atlas and its arenas know each other: the memory is not to wait for the garbage collector
 
-    def lease(self, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:
+    def block_view(self, block: int, start: int, nbytes: int, lo: int, hi: int) -> BlockView:
         """Bytes of a block, with the tokens that came with them."""
-        lease = Lease.__new__(Lease, (nbytes,), np.uint8, self._window.buffer, start)  # on an array views would skip it
-        lease.home = self._home
-        lease.arena = self.number
-        lease.block = block
-        lease.start = start
-        lease.tokens = self._tokens[block * TOKENS : (block + 1) * TOKENS]
-        lease.lo = lo
-        lease.hi = hi
-        return lease
+        view = BlockView.__new__(
+            BlockView, (nbytes,), np.uint8, self._window.buffer, start
+        )  # on an array views would skip it
+        view.home = self._home
+        view.arena = self.number
+        view.block = block
+        view.start = start
+        view.tokens = self._tokens[block * TOKENS : (block + 1) * TOKENS]
+        view.lo = lo
+        view.hi = hi
+        return view
 
 
-class Arena(View):
+class Arena(ArenaView):
     """The arena that this process writes."""
 
     def __init__(self, fd: int, number: int, home: Any) -> None:
@@ -124,7 +126,7 @@ class Arena(View):
             self._top += size
 
     def close(self) -> None:
-        """See View."""
+        """See ArenaView."""
         self._sizes.release()
         super().close()
 
@@ -140,10 +142,10 @@ class Arena(View):
             if lane is None:
                 lane = self._lanes[size] = deque()
                 self._grown[size] = 0
-            found = self._first_free(size, lane) if size >= _LARGE else self._oldest_free(size, lane)
-            if found is not None:
-                self._tokens[found[0] * TOKENS : (found[0] + 1) * TOKENS] = _HELD
-                return found
+            free = self._first_free(size, lane) if size >= _LARGE else self._oldest_free(size, lane)
+            if free is not None:
+                self._tokens[free[0] * TOKENS : (free[0] + 1) * TOKENS] = _HELD
+                return free
             if self._blocks == _MAX_BLOCKS or self._top + size > ARENA_SIZE:
                 raise MemoryError(f"The arena is full: {self._blocks} blocks, {self._top} bytes are still being read.")
             block, start = self._blocks, self._top
@@ -182,7 +184,7 @@ class Arena(View):
             room = np.empty(nbytes + _SMALLEST, np.uint8)
             return room[-room.ctypes.data % _SMALLEST :][:nbytes]
         block, start = self.take(max(nbytes, 1))
-        return self.lease(block, start, nbytes, 0, TOKENS)
+        return self.block_view(block, start, nbytes, 0, TOKENS)
 
     def put(self, chunk: Any) -> tuple[int, int, int]:
         """Copy bytes into a block; returns block, start and length. Its tokens are the caller's to give out."""
@@ -222,7 +224,7 @@ class Atlas:
     def __init__(self, fd: int, own: int) -> None:
         self._fd = fd
         self.own = Arena(fd, own, self)
-        self._views: dict[int, View] = {own: self.own}
+        self._views: dict[int, ArenaView] = {own: self.own}
         self.late: deque[Returned] | None = None  # tokens to be returned when `settle` is called
         _atlases.add(self)
 
@@ -238,12 +240,12 @@ class Atlas:
                 tokens, lo, hi = self.late.popleft()
                 tokens[lo:hi] = _RETURNED[lo:hi]
 
-    def lease(self, arena: int, block: int, start: int, nbytes: int, lo: int, hi: int) -> Lease:
+    def block_view(self, arena: int, block: int, start: int, nbytes: int, lo: int, hi: int) -> BlockView:
         """The bytes that a message speaks of."""
         view = self._views.get(arena)
         if view is None:
-            view = self._views[arena] = View(self._fd, arena, self)
-        return view.lease(block, start, nbytes, lo, hi)
+            view = self._views[arena] = ArenaView(self._fd, arena, self)
+        return view.block_view(block, start, nbytes, lo, hi)
 
     def close(self) -> None:
         """Unmap all arenas."""
@@ -263,11 +265,11 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def lease_of(array: Any) -> Lease | None:
-    """The lease that an array looks into, if it does."""
+def block_view_of(array: Any) -> BlockView | None:
+    """The view of a block that an array looks into, if it does."""
     while type(array) is np.ndarray:
         array = array.base
-    return array if type(array) is Lease and array.hi > array.lo else None
+    return array if type(array) is BlockView and array.hi > array.lo else None
 
 
 def as_bytes(chunk: Any) -> Bytes:

@@ -17,7 +17,7 @@ DATA, WANT, ROOM, NOTICE, STOP, TAP, BEGIN = range(1, 8)
 _SHARED, _USER_TRANS, _USER_DATA, _ENVELOPE, _AGAIN, HANDED, GIVES, REMADE = 1, 2, 4, 8, 16, 32, 64, 128
 # _AGAIN: the reader, or a former life of it, may have worked on it before. REMADE: it comes from a call that a former life
 # of the sender may have made already, so the reader may have it.
-BITS_AT = 5
+_KIND_AT, BITS_AT = 4, 5
 
 # length, kind, bits, epoch of the receiver, epoch of the sender, channel
 HEAD = struct.Struct("<IBBBBI")
@@ -138,6 +138,19 @@ def accept(message: Message) -> Message:
     return message
 
 
+def tap_record(message: Message, chunks: bytes, number: int) -> bytes:
+    """Like a record of data, with its bits where the sequence would be: a tap has no sequence."""
+    record = bytearray(data_record(message, chunks, len(message.payload.chunks), (0, 0, number, 0), False))
+    record[_KIND_AT], record[_BODY_AT] = TAP, record[BITS_AT]
+    return bytes(record)
+
+
+def read_tap(data: bytes, atlas: Atlas) -> Message:
+    """The message of such a record, without its head."""
+    _, message = read_data(bytes(HEAD.size) + data, 0, data[0], atlas)
+    return accept(message)
+
+
 def plain_record(kind: int, data: bytes = b"", receiver: int = 0, number: int = 0) -> bytes:
     """A notice with free content."""
     return HEAD.pack(HEAD.size + len(data), kind, 0, receiver, 0, number) + data
@@ -169,9 +182,9 @@ def read_data(buffer: bytes, at: int, bits: int, atlas: Atlas) -> tuple[int, Mes
             if grant is None:
                 message.ticket = grant = [False]
             _, arena, block, start, nbytes, lo, hi = _REFERENCE.unpack_from(buffer, position)
-            lease = atlas.lease(arena, block, start, nbytes, lo, hi)
-            lease.grant = grant
-            chunks.append(lease)
+            view = atlas.block_view(arena, block, start, nbytes, lo, hi)
+            view.grant = grant
+            chunks.append(view)
             position += _REFERENCE.size
         else:
             _, nbytes = _INLINE.unpack_from(buffer, position)

@@ -25,99 +25,21 @@ from softnpu.flow.message import (
     Message,
     Payload,
 )
-from softnpu.flow.transport.memory import lease_of
+from softnpu.flow.transport.memory import as_bytes, block_view_of
+from softnpu.flow.values import torch_door
+from softnpu.flow.values.arrays import decode_array, is_plain
+from softnpu.flow.values.arrays import decode_tensor as decode_tensor
+from softnpu.flow.values.arrays import encode_array as encode_array
+from softnpu.flow.values.arrays import encode_tensor as encode_tensor
+from softnpu.flow.values.tensor import wrap
 
 if TYPE_CHECKING:
     from softnpu.flow.values.register import MsgTypeRegister
 
-Array = np.ndarray[Any, Any]
 _NULL = Payload(NULL)
 _PLAIN_BYTES = b"bytes"
-_CACHE_LIMIT = 4096
 _SMALL_BUFFER = 1024
 _MOST_BUFFERS = 32
-_metas: dict[tuple[Any, tuple[int, ...]], bytes] = {}
-_shapes: dict[bytes, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-
-
-# ---- arrays --------------------------------------------------------------------------------------------------------------
-
-
-def _meta(array: Array) -> bytes:
-    """dtype and shape as bytes; remembered, because a stream of messages has few of them."""
-    key = (array.dtype, array.shape)
-    meta = _metas.get(key)
-    if meta is None:
-        own = array.dtype.kind == "V" and array.dtype.type is not np.void  # bfloat16 and friends have no code
-        name = array.dtype.name if own else array.dtype.str
-        meta = " ".join([name, *map(str, array.shape)]).encode()
-        if len(_metas) < _CACHE_LIMIT:
-            _metas[key] = meta
-    return meta
-
-
-def _shape(meta: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    known = _shapes.get(meta)
-    if known is None:
-        name, *dims = meta.decode().split(" ")
-        known = _dtype(name), tuple(map(int, dims))
-        if len(_shapes) < _CACHE_LIMIT:
-            _shapes[meta] = known
-    return known
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
-
-
-def _simple(array: Array) -> bool:
-    """Whether an array is its bytes: no objects, no records, in C order."""
-    return (
-        bool(array.flags.c_contiguous)
-        and not array.dtype.hasobject
-        and (array.dtype.kind != "V" or not array.dtype.names)
-    )
-
-
-def _view(meta: bytes, chunk: Any) -> Array:
-    dtype, shape = _shape(meta)
-    return np.ndarray(shape, dtype, chunk)
-
-
-def encode_tensor(array: Array) -> Payload:
-    """The payload of a df.Tensor."""
-    return Payload(TENSOR, _meta(array), (array,))
-
-
-def decode_tensor(message: Message) -> Array:
-    """The array of a tensor (or of a fed ndarray), looking into the message's memory; read-only when others read it too."""
-    payload = message.payload
-    if payload.form not in (TENSOR, ARRAY):
-        raise DfException(
-            f"The message holds no tensor (message type {message.msg_type}); objects are fetched with fetch().",
-            codes.PARAM_INVALID,
-        )
-    array = _view(payload.meta, payload.chunks[0])
-    if message.shared and array.flags.writeable:
-        array.flags.writeable = False
-    return array
-
-
-def decode_array(message: Message) -> Array:
-    """The array of an ndarray that was fed or returned; the reader's own."""
-    array = _view(message.payload.meta, message.payload.chunks[0])
-    return array.copy() if message.shared or not array.flags.writeable else array
-
-
-def encode_array(array: Array) -> Payload:
-    """The payload of an ndarray in C order."""
-    return Payload(ARRAY, _meta(array), (array,))
 
 
 # ---- objects -------------------------------------------------------------------------------------------------------------
@@ -136,7 +58,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-_FunctionType = type(_view)
+_FunctionType = type(lambda: None)
 
 
 class _Buffers(list[memoryview]):
@@ -171,7 +93,7 @@ def _pickled(value: Any) -> Payload:
 def encode_object(value: Any, register: MsgTypeRegister) -> tuple[int, Payload]:
     """Any value but a df.Tensor: its message type and payload."""
     kind = type(value)
-    if kind is np.ndarray and _simple(value):
+    if kind is np.ndarray and is_plain(value):
         return PICKLED, encode_array(value)
     if value is None:
         return 0, _NULL
@@ -194,22 +116,14 @@ def decode_object(message: Message, register: MsgTypeRegister) -> Any:
     if form == ARRAY:
         return decode_array(message)
     if form == TENSOR:
-        return _tensor(decode_tensor(message))
+        return wrap(decode_tensor(message))
     if form == NULL:
         return None
     if form == PICKLE:
         return _unpickled(payload, message.shared)
     if form == LOCAL:
-        from softnpu.flow.values import torch_door
-
         return torch_door.on_host(payload.value)
     return _other(message, register)
-
-
-def _tensor(array: Array) -> Any:
-    from softnpu.flow.values.tensor import wrap
-
-    return wrap(array)
 
 
 def _unpickled(payload: Payload, shared: bool) -> Any:
@@ -224,8 +138,6 @@ def _unpickled(payload: Payload, shared: bool) -> Any:
 def _other(message: Message, register: MsgTypeRegister) -> Any:
     payload = message.payload
     if payload.meta and message.msg_type == TORCH_TENSOR:
-        from softnpu.flow.values import torch_door
-
         return torch_door.from_chunks(payload.meta, payload.chunks, private=message.shared)
     data = memoryview(payload.chunks[0])
     deserialize = register.get_deserialize_func(message.msg_type) if payload.form == CUSTOM else None
@@ -243,11 +155,19 @@ def localize(message: Message) -> Message:
     """A message whose payload can leave the process: a value that was passed by reference becomes bytes."""
     if message.payload.form != LOCAL:
         return message
-    from softnpu.flow.values import torch_door
-
     other = message.copy()
     meta, chunks = torch_door.to_chunks(message.payload.value)
     other.payload = Payload(CUSTOM, meta, chunks)
+    return other
+
+
+def private(message: Message) -> Message:
+    """A message for a reader in the same process: its own envelope, and its own bytes unless it travels by reference."""
+    other = message.copy()
+    if message.payload.form != LOCAL and message.payload.chunks:
+        payload = message.payload
+        other.payload = Payload(payload.form, payload.meta, [as_bytes(chunk).copy() for chunk in payload.chunks])
+    other.shared = False
     return other
 
 
@@ -263,7 +183,7 @@ def alone(value: Any) -> bool:
         type(value) is not np.ndarray
         or value.base is None
         or sys.getrefcount(value) > _VALUE
-        or lease_of(value) is None
+        or block_view_of(value) is None
     ):
         return False
     link: Any = value.base
@@ -284,9 +204,9 @@ def _calibrate() -> tuple[int, int]:
         link: Any = value.base
         return sys.getrefcount(link)
 
-    one = np.zeros(4, np.uint8)
+    whole = np.zeros(4, np.uint8)
     part = np.zeros(4, np.uint8)[1:]
-    return of_value(one), of_base(part)
+    return of_value(whole), of_base(part)
 
 
 _VALUE, _LINK = _calibrate()

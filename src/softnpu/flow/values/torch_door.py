@@ -15,6 +15,9 @@ import numpy as np
 from softnpu.flow import codes
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import ARRAY, LOCAL, TENSOR, TORCH_TENSOR, Message, Payload
+from softnpu.flow.values import dtypes
+from softnpu.flow.values.arrays import decode_tensor
+from softnpu.flow.values.register import msg_type_register
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -204,8 +207,6 @@ def size(tensor: Any) -> int:
 
 def register() -> None:
     """Let torch.Tensor travel under its own message type from now on."""
-    from softnpu.flow.values.register import msg_type_register
-
     msg_type_register.register(TORCH_TENSOR, torch().Tensor, serialize, deserialize, size)
 
 
@@ -240,9 +241,7 @@ def tensor_of(message: Message, device: Any) -> Any:
 
 
 def _from_array(message: Message, device: Any) -> Any:
-    from softnpu.flow.values import codec
-
-    array = codec.decode_tensor(message)
+    array = decode_tensor(message)
     if array.dtype.name not in _TYPES:
         raise DfException(f"torch has no type for {array.dtype}.", codes.DATATYPE_INVALID)
     data = array.reshape(-1).view(np.uint8) if array.nbytes else b""
@@ -264,8 +263,6 @@ def _told(meta: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def _array(name: str, shape: tuple[int, ...], data: Any) -> Array:
-    from softnpu.flow.values import dtypes
-
-    kind = next(one for one in dtypes.ALL if int(one.dtype) == _TYPES[name])
+    kind = next(each for each in dtypes.ALL if int(each.dtype) == _TYPES[name])
     array: Array = np.frombuffer(data, np.uint8).view(dtypes.numpy_type(kind)).reshape(shape)
     return array

@@ -10,6 +10,7 @@ from softnpu.flow import codes
 from softnpu.flow.errors import DfException
 from softnpu.flow.watch.metrics import Metrics, Row
 from softnpu.flow.watch.sketch import INPUT, MODEL, OUTPUT, Box, Sketch, sketch
+from softnpu.flow.watch.svg import svg
 from softnpu.flow.watch.words import duration, rate, share
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ def render(made: Sketch, form: str, metrics: Metrics | None = None) -> str:
     if metrics is not None:
         _enliven(made, metrics)
     if form == "svg":
-        from softnpu.flow.watch.svg import svg
-
         return svg(made)
     return dot(made) if form == "dot" else mermaid(made)
 

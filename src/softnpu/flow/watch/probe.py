@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from softnpu.flow.message import Message
-from softnpu.flow.transport.endpoint import private
+from softnpu.flow.values.codec import private
 
 _clock = time.perf_counter_ns
 _lock = threading.Lock()
@@ -48,10 +48,10 @@ class Probe:
             listener.fed(kept, began, ended, code)
         return code
 
-    def fetching(self, indexes: list[int], timeout: float | None, align: bool, hand: Any = None) -> Any:
+    def fetching(self, indexes: list[int], timeout: float | None, align: bool, taken: Any = None) -> Any:
         """In the place of `fetch`."""
         began = _clock()
-        found = self.fetch(indexes, timeout, align, hand)
+        found = self.fetch(indexes, timeout, align, taken)
         ended = _clock()
         for listener in self.listeners:
             listener.fetched(indexes, found[1], began, ended, found[2])

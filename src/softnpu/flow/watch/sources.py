@@ -102,24 +102,24 @@ class InlineSource(Source):
         self.session.on_calls = on_calls
 
 
-class CrewSource(Source):
+class SupervisedSource(Source):
     """Workers somewhere: their rows come to the application one way or another."""
 
     engine = "ray"
 
     def __init__(self, session: Any) -> None:
-        self.crew = session.crew
+        self.supervisor = session.supervisor
         super().__init__(session)
         self.seats = self.layout.seats
 
     @property
     def rows(self) -> list[Cells]:
         """See Source."""
-        rows: list[Cells] = self.crew.rows
+        rows: list[Cells] = self.supervisor.rows
         return rows
 
     def _layout(self) -> Layout:
-        layout: Layout = self.crew.layout
+        layout: Layout = self.supervisor.layout
         return layout
 
     def queue(self, seat: int) -> int:
@@ -128,21 +128,21 @@ class CrewSource(Source):
 
     def listen(self, on_calls: OnCalls | None) -> None:
         """See Source."""
-        self.crew.on_calls = on_calls
+        self.supervisor.on_calls = on_calls
 
     def failure(self) -> str:
         """See Source."""
-        return str(self.crew.failure)
+        return str(self.supervisor.failure)
 
 
-class EmbeddedSource(CrewSource):
+class EmbeddedSource(SupervisedSource):
     """Processes of this machine: counters of all channels are in shared memory."""
 
     engine = "embedded"
 
     def _mark(self, channel: Channel, which: int) -> int:
         try:
-            marks = self.crew.marks()
+            marks = self.supervisor.marks()
             return 0 if marks is None else int(marks[self.layout.words * channel.number + which])
         except ValueError:  # another thread has closed the graph in between, and its memory is gone
             return 0
@@ -172,6 +172,6 @@ class EmbeddedSource(CrewSource):
 
 def source_of(session: Any) -> Source:
     """The right one for a session."""
-    if hasattr(session, "crew"):
-        return EmbeddedSource(session) if hasattr(session.crew, "marks") else CrewSource(session)
+    if hasattr(session, "supervisor"):
+        return EmbeddedSource(session) if hasattr(session.supervisor, "marks") else SupervisedSource(session)
     return InlineSource(session) if hasattr(session, "rows") else Source(session)

@@ -7,12 +7,9 @@ from typing import Any
 
 from softnpu.flow.message import Message
 from softnpu.flow.planning.layout import APPLICATION
-from softnpu.flow.transport import wire
-from softnpu.flow.transport.endpoint import private
 from softnpu.flow.values import codec
 
 ON, MORE, OFF = "on", "more", "off"
-_KIND_AT = 4  # in the head of a record
 
 
 class _Tap:
@@ -55,30 +52,16 @@ class Tapping:
         tap = self._taps.get((seat, output))
         if tap is not None:
             with self._worker.endpoint.lock:
-                tap.waiting.append(private(message))
+                tap.waiting.append(codec.private(message))
                 self._send(tap)
         self._emit(self._worker, seat, output, message)
 
     def _send(self, tap: _Tap) -> None:
-        endpoint = self._worker.endpoint
+        outbox = self._worker.endpoint.outbox
         while tap.allowed and tap.waiting:
             tap.allowed -= 1
             message = codec.localize(tap.waiting.popleft())
-            endpoint.tell(APPLICATION, _record(endpoint, message, tap.number))
-
-
-def _record(endpoint: Any, message: Message, number: int) -> bytes:
-    """Like a record of data, with its bits where the sequence would be: a tap has no sequence."""
-    parts, _ = endpoint._place(message.payload, 1)
-    record = bytearray(wire.data_record(message, parts[0], len(message.payload.chunks), (0, 0, number, 0), False))
-    record[_KIND_AT], record[wire.HEAD.size] = wire.TAP, record[wire.BITS_AT]
-    return bytes(endpoint.giving(bytes(record), APPLICATION))
-
-
-def read_record(data: bytes, atlas: Any) -> Message:
-    """The message of such a record, without its head."""
-    _, message = wire.read_data(bytes(wire.HEAD.size) + data, 0, data[0], atlas)
-    return wire.accept(message)
+            outbox.tell(APPLICATION, outbox.copy_record(message, APPLICATION, tap.number))
 
 
 def arm(worker: Any, action: str, *rest: Any) -> None:

@@ -15,12 +15,11 @@ from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.planning.layout import Seat
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.endpoint import private
 from softnpu.flow.values import codec
 from softnpu.flow.values.register import msg_type_register
 from softnpu.flow.watch import probe
 from softnpu.flow.watch.sources import EmbeddedSource, InlineSource, Source, source_of
-from softnpu.flow.watch.tapping import MORE, OFF, ON, read_record
+from softnpu.flow.watch.tapping import MORE, OFF, ON
 
 if TYPE_CHECKING:
     from softnpu.flow.application.graph import FlowGraph
@@ -201,7 +200,7 @@ class _InlineWire(_Wire):
 def _emit_inline(session: Any, seat: int, output: int, message: Message) -> None:
     for each in tuple(session._wires):
         if (each.seat.number, each.output) == (seat, output):
-            each.pass_on(private(message))
+            each.pass_on(codec.private(message))
     type(session).emit(session, seat, output, message)
 
 
@@ -240,11 +239,11 @@ class _Board:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._crew = session.crew
+        self._supervisor = session.supervisor
         self._wires: dict[int, _EmbeddedWire] = {}
         self._numbers = itertools.count(1)
-        self._crew.on_tap = self._arrived
-        self._crew.on_ready = self._ready
+        self._supervisor.on_tap = self._arrived
+        self._supervisor.on_ready = self._ready
 
     def add(self, each: _EmbeddedWire) -> int:
         """The number of a new wire."""
@@ -260,16 +259,16 @@ class _Board:
         """Say something to a worker."""
         if self._session._closed:
             return
-        endpoint = self._crew.endpoint
-        endpoint.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(("tap", *content))))
-        if not endpoint.flush():
-            self._crew.unblock()
+        outbox = self._supervisor.endpoint.outbox
+        outbox.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(("tap", *content))))
+        if not outbox.flush():
+            self._supervisor.unblock()
 
     def _arrived(self, number: int, data: bytes) -> None:
-        message = read_record(data, self._crew.endpoint._atlas)
+        message = wire.read_tap(data, self._supervisor.endpoint.atlas)
         each = self._wires.get(number)
         if each is not None:
-            each.came(private(message))  # a copy of our own: the worker gets its memory back
+            each.came(codec.private(message))  # a copy of our own: the worker gets its memory back
 
     def _ready(self, process: int) -> None:
         for each in tuple(self._wires.values()):

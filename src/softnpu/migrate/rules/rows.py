@@ -43,7 +43,7 @@ class Affinity:
 @functools.cache
 def table(name: str) -> dict[str, Any]:
     """A file of `spec/migrate`, as the table that is made from it."""
-    rows: dict[str, Any] = importlib.import_module(f"softnpu.spec._generated.migrate_{name}").ROWS
+    rows: dict[str, Any] = importlib.import_module(f"softnpu.spec._generated.migrate.{name}").ROWS
     return rows
 
 

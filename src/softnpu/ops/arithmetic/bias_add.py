@@ -8,10 +8,10 @@ SCHEMA = Schema("BiasAdd", ("x", "bias"), attrs={"data_format": "NHWC"})
 
 
 def lower(b: Builder, n: Site) -> str:
-    word = channels_last(n)
-    if word not in ("NHWC", "NCHW", "NDHWC", "NCDHW", "ND", "NC"):
-        raise OpError(f"BiasAdd {n.name!r} has the data format {word!r}; use NHWC, NCHW, NDHWC or NCDHW")
+    layout = channels_last(n)
+    if layout not in ("NHWC", "NCHW", "NDHWC", "NCDHW", "ND", "NC"):
+        raise OpError(f"BiasAdd {n.name!r} has the data format {layout!r}; use NHWC, NCHW, NDHWC or NCDHW")
     bias = n.input(1)
-    if word[:2] == "NC" and n.rank(0) > 2:
+    if layout[:2] == "NC" and n.rank(0) > 2:
         bias = b.unsqueeze(bias, range(1, n.rank(0) - 1))
     return str(b.op("Add", n.input(0), bias))

@@ -8,7 +8,7 @@ SCHEMA = Schema("Eltwise", ("x*",), attrs={"N": REQUIRED, "mode": 1, "coeff": []
 
 def lower(b: Builder, n: Site) -> str:
     taken = [n.input(index) for index in range(len(n.inputs))]
-    mode, coeff = int(n.attr("mode", 1)), [float(one) for one in n.attr("coeff", [])]
+    mode, coeff = int(n.attr("mode", 1)), [float(factor) for factor in n.attr("coeff", [])]
     if mode not in (0, 1, 2) or not taken:
         raise OpError(f"Eltwise {n.name!r} has the mode {mode}; it must be 0 (product), 1 (sum) or 2 (max)")
     if coeff and (mode != 1 or len(coeff) != len(taken)):
@@ -17,10 +17,10 @@ def lower(b: Builder, n: Site) -> str:
         )
     if coeff:
         taken = [
-            x if one == 1.0 else b.op("Mul", x, b.scalar(one, max(n.dtype(), 0)))
-            for x, one in zip(taken, coeff, strict=True)
+            x if factor == 1.0 else b.op("Mul", x, b.scalar(factor, max(n.dtype(), 0)))
+            for x, factor in zip(taken, coeff, strict=True)
         ]
-    found, kind = taken[0], ("Mul", "Add", "Max")[mode]
+    combined, kind = taken[0], ("Mul", "Add", "Max")[mode]
     for x in taken[1:]:
-        found = b.op(kind, found, x)
-    return str(found)
+        combined = b.op(kind, combined, x)
+    return str(combined)

@@ -8,5 +8,5 @@ SCHEMA = Schema("Scale", ("x", "scale", "bias?"), attrs={"axis": 1, "num_axes": 
 
 
 def lower(b: Builder, n: Site) -> str:
-    found = str(b.op("Mul", n.input(0), spread(b, n, 1)))
-    return str(b.op("Add", found, spread(b, n, 2))) if n.has(2) else found
+    scaled = str(b.op("Mul", n.input(0), spread(b, n, 1)))
+    return str(b.op("Add", scaled, spread(b, n, 2))) if n.has(2) else scaled

@@ -8,18 +8,26 @@ from softnpu.ops.common.bodies import through
 from softnpu.ops.common.builder import Builder, OpError, Site
 from softnpu.ops.common.formats import back, first, format_of
 from softnpu.ops.common.inputs import ints, pairs
-from softnpu.ops.common.numbers import DOUBLE, FLOAT
+from softnpu.ops.common.numbers import DOUBLE, FLOAT, INT8, INT16, INT32, UINT8, UINT16
 
-_VIA = {2: FLOAT, 4: FLOAT, 6: FLOAT, 7: FLOAT, 3: DOUBLE}  # exact ways for types that engines cannot move
+_VIA = {
+    INT8: FLOAT,
+    UINT8: FLOAT,
+    INT16: FLOAT,
+    UINT16: FLOAT,
+    INT32: DOUBLE,
+}  # exact ways for types that engines cannot move
 
 
 def depth(b: Builder, n: Site, kind: str, **attrs: Any) -> str:
     """SpaceToDepth or DepthToSpace in the data format of the node."""
-    word = format_of(n, "NHWC")
+    layout = format_of(n, "NHWC")
     size = int(n.need("block_size"))
     if size < 1:
         raise OpError(f"{n.type} {n.name!r} has the block size {size}; it must be positive")
-    return through(b, n, 1, _VIA, lambda x: back(b, str(b.op(kind, first(b, x, word), blocksize=size, **attrs)), word))
+    return through(
+        b, n, 1, _VIA, lambda x: back(b, str(b.op(kind, first(b, x, layout), blocksize=size, **attrs)), layout)
+    )
 
 
 def spec(n: Site) -> tuple[list[int], list[tuple[int, int]], list[int]]:

@@ -12,7 +12,7 @@ def lower(b: Builder, n: Site) -> str:
     count = len(blocks)
     rest = dims[count:]
     x = b.reshape(n.input(0), [*blocks, -1, *dims])
-    pairs = [axis for place in range(count) for axis in (count + 1 + place, place)]
+    pairs = [axis for position in range(count) for axis in (count + 1 + position, position)]
     x = b.transpose(x, [count, *pairs, *range(2 * count + 1, 2 * count + 1 + len(rest))])
     sizes = [dim * block for dim, block in zip(dims, blocks, strict=False)]
     x = b.reshape(x, [-1, *sizes, *rest])

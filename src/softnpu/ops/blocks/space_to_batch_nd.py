@@ -24,8 +24,9 @@ def lower(b: Builder, n: Site) -> str:
     outer = [size // block for size, block in zip(sizes, blocks, strict=True)]
     parts = [number for pair in zip(outer, blocks, strict=True) for number in pair]
     x = b.reshape(x, [-1, *parts, *rest])
-    inner = [2 + 2 * place for place in range(count)]
+    inner = [2 + 2 * position for position in range(count)]
     x = b.transpose(
-        x, [*inner, 0, *(1 + 2 * place for place in range(count)), *range(1 + 2 * count, 1 + 2 * count + len(rest))]
+        x,
+        [*inner, 0, *(1 + 2 * position for position in range(count)), *range(1 + 2 * count, 1 + 2 * count + len(rest))],
     )
     return b.reshape(x, [-1, *outer, *rest])

@@ -13,29 +13,29 @@ from softnpu.ops.common.numbers import NOTHING
 from softnpu.ops.common.schema import Lower
 
 
-def unary(word: str, via: Mapping[int, int] = NOTHING, **attrs: Any) -> Lower:
-    """The ONNX operator `word` on one input."""
+def unary(onnx_type: str, via: Mapping[int, int] = NOTHING, **attrs: Any) -> Lower:
+    """The ONNX operator `onnx_type` on one input."""
 
     def lower(b: Builder, n: Site) -> str:
-        return through(b, n, 1, via, lambda x: str(b.op(word, x, **attrs)))
+        return through(b, n, 1, via, lambda x: str(b.op(onnx_type, x, **attrs)))
 
     return lower
 
 
-def binary(word: str, via: Mapping[int, int] = NOTHING, **attrs: Any) -> Lower:
-    """The ONNX operator `word` on two inputs that broadcast."""
+def binary(onnx_type: str, via: Mapping[int, int] = NOTHING, **attrs: Any) -> Lower:
+    """The ONNX operator `onnx_type` on two inputs that broadcast."""
 
     def lower(b: Builder, n: Site) -> str:
-        return through(b, n, 2, via, lambda x, y: str(b.op(word, x, y, **attrs)))
+        return through(b, n, 2, via, lambda x, y: str(b.op(onnx_type, x, y, **attrs)))
 
     return lower
 
 
-def plain(word: str) -> Lower:
-    """The ONNX operator `word` with the same inputs and no attributes."""
+def plain(onnx_type: str) -> Lower:
+    """The ONNX operator `onnx_type` with the same inputs and no attributes."""
 
     def lower(b: Builder, n: Site) -> str:
-        return str(b.op(word, *n.inputs))
+        return str(b.op(onnx_type, *n.inputs))
 
     return lower
 
@@ -49,11 +49,11 @@ def through(b: Builder, n: Site, count: int, via: Mapping[int, int], body: Any) 
     return b.cast(body(*(b.cast(name, via[dtype]) for name in names)), dtype)
 
 
-def fold_left(b: Builder, word: str, names: list[str]) -> str:
+def fold_left(b: Builder, onnx_type: str, names: list[str]) -> str:
     """A chain of a binary operator over any number of values."""
     if len(names) == 1:
         return str(b.op("Identity", names[0]))
-    found = names[0]
+    folded = names[0]
     for name in names[1:]:
-        found = str(b.op(word, found, name))
-    return found
+        folded = str(b.op(onnx_type, folded, name))
+    return folded

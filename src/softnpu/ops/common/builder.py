@@ -68,9 +68,9 @@ class Site:
         """An input that must be there."""
         if index >= len(self.inputs) or self.inputs[index] is None:
             raise OpError(f"{self.type} {self.name!r} lacks its input {index}; give it one")
-        found = self.inputs[index]
-        assert found is not None
-        return found
+        name = self.inputs[index]
+        assert name is not None
+        return name
 
     def has(self, index: int) -> bool:
         """Whether an optional input is there."""
@@ -78,12 +78,12 @@ class Site:
 
     def shape(self, index: int = 0) -> Shape:
         """The shape of an input, whose rank must be known (dims may be -1)."""
-        found = self.input_shapes[index]
-        if found is None:
+        shape = self.input_shapes[index]
+        if shape is None:
             raise OpError(
                 f"{self.type} {self.name!r} needs to know the rank of its input {index}; give the model fixed input shapes"
             )
-        return found
+        return shape
 
     def rank(self, index: int = 0) -> int:
         """The number of dims of an input."""
@@ -95,12 +95,12 @@ class Site:
 
     def constant(self, index: int) -> Array:
         """The content of an input that must be a constant."""
-        found = self.constants[index] if index < len(self.constants) else None
-        if found is None:
+        content = self.constants[index] if index < len(self.constants) else None
+        if content is None:
             raise OpError(
                 f"{self.type} {self.name!r} needs a constant as its input {index}; computed values are not supported there"
             )
-        return found
+        return content
 
 
 class Builder:
@@ -131,8 +131,8 @@ class Builder:
         taken = [value or "" for value in inputs]
         while taken and not taken[-1]:
             taken.pop()
-        given = {key: value for key, value in attrs.items() if value is not None}
-        self.calls.append(Call(type, tuple(taken), names, given, domain))
+        options = {key: value for key, value in attrs.items() if value is not None}
+        self.calls.append(Call(type, tuple(taken), names, options, domain))
         if domain:
             self.domains.setdefault(domain, 1)
         return names[0] if outputs == 1 else names
@@ -148,9 +148,9 @@ class Builder:
                 array = array.astype(np.float32)
         if dtype is not None:
             array = array.astype(numpy_name(dtype))
-        found = self.name(name)
-        self.constants[found] = array
-        return found
+        constant = self.name(name)
+        self.constants[constant] = array
+        return constant
 
     # ---- what differs between versions -------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Builder:
                 raise OpError("a slice with steps needs ONNX opset 10 or newer; export the model with a newer opset")
             return str(self.op("Slice", x, starts=list(starts), ends=list(ends), axes=list(axes)))
         more = [] if steps is None else [self.const(np.array(steps, np.int64))]
-        numbers = [self.const(np.array(list(one), np.int64)) for one in (starts, ends, axes)]
+        numbers = [self.const(np.array(list(values), np.int64)) for values in (starts, ends, axes)]
         return str(self.op("Slice", x, *numbers, *more))
 
     def pad(
@@ -231,7 +231,7 @@ class Builder:
         """Limit to a range; `dtype` is the type of x."""
         if self.opset < 11:
             return str(self.op("Clip", x, min=low, max=high))
-        bounds = [None if one is None else self.const(np.array(one), dtype) for one in (low, high)]
+        bounds = [None if bound is None else self.const(np.array(bound), dtype) for bound in (low, high)]
         return str(self.op("Clip", x, *bounds))
 
     def scalar(self, value: float, like: int) -> str:
@@ -240,13 +240,13 @@ class Builder:
 
     def softmax(self, x: str, axis: int, rank: int, log: bool = False) -> str:
         """Softmax along one axis (before opset 13 it flattens, so the axis is moved last and back)."""
-        word = "LogSoftmax" if log else "Softmax"
+        onnx_type = "LogSoftmax" if log else "Softmax"
         axis %= rank
         if self.opset >= 13 or axis == rank - 1:
-            return str(self.op(word, x, axis=axis))
-        perm = [one for one in range(rank) if one != axis] + [axis]
-        back = [perm.index(one) for one in range(rank)]
-        return self.transpose(str(self.op(word, self.transpose(x, perm), axis=rank - 1)), back)
+            return str(self.op(onnx_type, x, axis=axis))
+        perm = [dim for dim in range(rank) if dim != axis] + [axis]
+        back = [perm.index(dim) for dim in range(rank)]
+        return self.transpose(str(self.op(onnx_type, self.transpose(x, perm), axis=rank - 1)), back)
 
 
 def dtype_of(array: Array) -> int:

@@ -17,39 +17,39 @@ _FORMATS = {0: "NCHW", 1: "NHWC", 27: "NDHWC", 30: "NCDHW"}  # aclFormat
 
 def axes_of(n: Site, axes: Iterable[int], rank: int) -> list[int]:
     """Axes counted from the front, each once and in order; raises for those that do not exist."""
-    found = set()
+    positive = set()
     for axis in axes:
         if not -rank <= axis < rank:
             raise OpError(
                 f"{n.type} {n.name!r} has the axis {axis} on a tensor of {rank} dims; it must lie in [{-rank}, {rank - 1}]"
             )
-        found.add(axis % rank)
-    return sorted(found)
+        positive.add(axis % rank)
+    return sorted(positive)
 
 
 def format_of(n: Site, default: str) -> str:
     """The data format: the attribute, or what the first input says, or the default."""
-    word = n.attr("data_format")
-    if isinstance(word, bytes):
-        word = word.decode()
-    if not word and n.input_formats:
-        word = _FORMATS.get(n.input_formats[0], "")
-        if len(word) != len(default):
-            word = ""
-    word = word or default
-    if sorted(word) != sorted(default):
-        raise OpError(f"{n.type} {n.name!r} has the data format {word!r}; use an order of the letters of {default}")
-    return str(word)
+    layout = n.attr("data_format")
+    if isinstance(layout, bytes):
+        layout = layout.decode()
+    if not layout and n.input_formats:
+        layout = _FORMATS.get(n.input_formats[0], "")
+        if len(layout) != len(default):
+            layout = ""
+    layout = layout or default
+    if sorted(layout) != sorted(default):
+        raise OpError(f"{n.type} {n.name!r} has the data format {layout!r}; use an order of the letters of {default}")
+    return str(layout)
 
 
 def filter_format(n: Site, index: int, default: str) -> str:
     """The order of a filter: the attribute, or what its description says, or the default."""
-    word = n.attr("filter_format")
-    if not word and index < len(n.input_formats):
-        word = _FILTERS.get(n.input_formats[index], "")
-        if len(word) != len(default):
-            word = ""
-    return str(word or default)
+    layout = n.attr("filter_format")
+    if not layout and index < len(n.input_formats):
+        layout = _FILTERS.get(n.input_formats[index], "")
+        if len(layout) != len(default):
+            layout = ""
+    return str(layout or default)
 
 
 def channels_last(n: Site) -> str:
@@ -57,37 +57,37 @@ def channels_last(n: Site) -> str:
     return str(n.attr("data_format") or (_FORMATS.get(n.input_formats[0], "") if n.input_formats else "") or "NHWC")
 
 
-def first(b: Builder, x: str, word: str) -> str:
+def first(b: Builder, x: str, layout: str) -> str:
     """Move the channel to the second place."""
-    return x if word[1] == "C" else b.transpose(x, [0, len(word) - 1, *range(1, len(word) - 1)])
+    return x if layout[1] == "C" else b.transpose(x, [0, len(layout) - 1, *range(1, len(layout) - 1)])
 
 
-def back(b: Builder, x: str, word: str) -> str:
+def back(b: Builder, x: str, layout: str) -> str:
     """Undo `first`."""
-    return x if word[1] == "C" else b.transpose(x, [0, *range(2, len(word)), 1])
+    return x if layout[1] == "C" else b.transpose(x, [0, *range(2, len(layout)), 1])
 
 
-def spatial(n: Site, values: Any, word: str, what: str) -> list[int]:
+def spatial(n: Site, values: Any, layout: str, what: str) -> list[int]:
     """The numbers that belong to the spatial dims out of one per dim of the format, one per spatial dim, or one for all."""
-    numbers = [int(values)] if isinstance(values, int) else [int(one) for one in values]
-    dims = len(word) - 2
-    if len(numbers) == len(word):
-        others = [number for number, letter in zip(numbers, word, strict=True) if letter in "NC"]
-        if any(one != 1 for one in others):
+    numbers = [int(values)] if isinstance(values, int) else [int(number) for number in values]
+    dims = len(layout) - 2
+    if len(numbers) == len(layout):
+        others = [number for number, letter in zip(numbers, layout, strict=True) if letter in "NC"]
+        if any(number != 1 for number in others):
             raise OpError(f"{n.type} {n.name!r} has the {what} {numbers}; only 1 is supported for batch and channel")
-        return [number for number, letter in zip(numbers, word, strict=True) if letter not in "NC"]
+        return [number for number, letter in zip(numbers, layout, strict=True) if letter not in "NC"]
     if len(numbers) == 1:
         return numbers * dims
     if len(numbers) != dims:
-        raise OpError(f"{n.type} {n.name!r} has {len(numbers)} {what}; give {len(word)}, {dims} or 1")
+        raise OpError(f"{n.type} {n.name!r} has {len(numbers)} {what}; give {len(layout)}, {dims} or 1")
     return numbers
 
 
-def spatial_dims(n: Site, index: int, word: str) -> list[int]:
+def spatial_dims(n: Site, index: int, layout: str) -> list[int]:
     """The sizes of the spatial dims of an input; -1 where not known."""
-    if n.rank(index) != len(word):
-        raise OpError(f"{n.type} {n.name!r} has an input of {n.rank(index)} dims; {word} needs {len(word)}")
-    return [dim for dim, letter in zip(n.shape(index), word, strict=True) if letter not in "NC"]
+    if n.rank(index) != len(layout):
+        raise OpError(f"{n.type} {n.name!r} has an input of {n.rank(index)} dims; {layout} needs {len(layout)}")
+    return [dim for dim, letter in zip(n.shape(index), layout, strict=True) if letter not in "NC"]
 
 
 def same_pads(size: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
@@ -98,15 +98,15 @@ def same_pads(size: int, kernel: int, stride: int, dilation: int = 1) -> tuple[i
 
 
 def padding(
-    n: Site, word: str, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], mode: str, x: int = 0
+    n: Site, layout: str, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], mode: str, x: int = 0
 ) -> dict[str, Any]:
     """The ONNX attributes `pads` or `auto_pad` for a padding mode SAME, VALID or CALCULATED (the attribute `pads`)."""
     mode = mode.upper()
-    pads = [int(one) for one in n.attr("pads", ())]
+    pads = [int(pad) for pad in n.attr("pads", ())]
     if mode == "VALID":
         return {"pads": [0] * (2 * len(kernel))}
     if mode == "SAME":
-        sizes = spatial_dims(n, x, word)
+        sizes = spatial_dims(n, x, layout)
         if any(size < 0 for size in sizes):
             return {"auto_pad": "SAME_UPPER"}
         pairs = [same_pads(*four) for four in zip(sizes, kernel, strides, dilations, strict=True)]
@@ -114,17 +114,17 @@ def padding(
     if mode not in ("CALCULATED", "EXPLICIT"):
         raise OpError(f"{n.type} {n.name!r} has the padding {mode!r}; use SAME, VALID or CALCULATED")
     pads = pads or [0] * (2 * len(kernel))
-    if len(pads) != 2 * len(kernel) or any(one < 0 for one in pads):
+    if len(pads) != 2 * len(kernel) or any(pad < 0 for pad in pads):
         raise OpError(f"{n.type} {n.name!r} has the pads {pads}; give {2 * len(kernel)} numbers that are not negative")
     return {"pads": pads[0::2] + pads[1::2]}
 
 
 def mode_of(n: Site) -> str:
     """The padding mode of a convolution, whose attribute `padding` is optional beside `pads`."""
-    word = n.attr("padding") or "CALCULATED"
+    mode = n.attr("padding") or "CALCULATED"
     pads = n.attr("pads")
-    if pads and all(int(one) == -1 for one in pads):
+    if pads and all(int(pad) == -1 for pad in pads):
         return "SAME"
-    if pads and any(int(one) for one in pads):
+    if pads and any(int(pad) for pad in pads):
         return "CALCULATED"
-    return word.decode() if isinstance(word, bytes) else str(word)
+    return mode.decode() if isinstance(mode, bytes) else str(mode)

@@ -37,7 +37,7 @@ def ints(n: Site, index: int, count: int | None = None) -> list[int]:
         raise OpError(
             f"{n.type} {n.name!r} has a constant of {array.dtype} and shape {list(array.shape)} as its input {index}; give {wanted} in a row"
         )
-    return [int(one) for one in array.reshape(-1)]
+    return [int(number) for number in array.reshape(-1)]
 
 
 def ranks(n: Site, *wanted: int) -> None:
@@ -56,7 +56,7 @@ def pairs(n: Site, paddings: Any) -> tuple[list[int], list[int]]:
         raise OpError(
             f"{n.type} {n.name!r} has the paddings {table.tolist()}; give a pair of non-negative numbers per dim"
         )
-    return [int(one) for one in table[:, 0]], [int(one) for one in table[:, 1]]
+    return [int(amount) for amount in table[:, 0]], [int(amount) for amount in table[:, 1]]
 
 
 def number(b: Builder, n: Site, value: float, index: int = 0) -> str:

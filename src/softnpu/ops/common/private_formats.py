@@ -113,11 +113,11 @@ def _from_filter(x: Array, shape: Shape, c0: int, groups: int) -> Array:
     full = cut.reshape(count, n1 * _N0, c1 * c0, *space)
     if groups == 1:
         return full.reshape(n1 * _N0, c1 * c0, *space)[:outs, :ins]
-    made = np.empty(shape, x.dtype)
+    filters = np.empty(shape, x.dtype)
     for k in range(groups):
         row, column = (k % per) * outs, (k % per) * ins
-        made[k * outs : (k + 1) * outs] = full[k // per, row : row + outs, column : column + ins]
-    return made
+        filters[k * outs : (k + 1) * outs] = full[k // per, row : row + outs, column : column + ins]
+    return filters
 
 
 def _small_filter_shape(shape: Shape, _c0: int, _groups: int) -> Shape:
@@ -203,9 +203,9 @@ _LAYOUTS = {
 }
 
 
-def private(word: str) -> bool:
+def private(name: str) -> bool:
     """Whether a format is one of the layouts here."""
-    return word in _LAYOUTS
+    return name in _LAYOUTS
 
 
 def _permute(shape: Shape, source: str, target: str) -> tuple[int, ...]:
@@ -214,35 +214,35 @@ def _permute(shape: Shape, source: str, target: str) -> tuple[int, ...]:
     return tuple(source.index(letter) for letter in target)
 
 
-def _order(word: str, canonical: str, rank: int) -> str:
+def _order(source: str, canonical: str, rank: int) -> str:
     """The letters of a plain format; ND stands for the canonical order. Four dims in a layout of five have depth 1."""
-    if word in PLAIN and canonical:
-        return word
-    if word == "ND" or not canonical:
+    if source in PLAIN and canonical:
+        return source
+    if source == "ND" or not canonical:
         return canonical
-    raise OpError(f"there is no way from {word} with {rank} dims to {canonical or 'a matrix'}; correct the formats")
+    raise OpError(f"there is no way from {source} with {rank} dims to {canonical or 'a matrix'}; correct the formats")
 
 
-def stored_shape(shape: Shape, word: str, target: str, c0: int, groups: int = 1) -> Shape:
-    """The shape in memory of a logical shape in the format `word`."""
+def stored_shape(shape: Shape, source: str, target: str, c0: int, groups: int = 1) -> Shape:
+    """The shape in memory of a logical shape in the format `source`."""
     layout = _layout(target)
     if layout.canonical:
-        order = _order(word, layout.canonical, len(shape))
+        order = _order(source, layout.canonical, len(shape))
         shape = tuple(shape[axis] for axis in _permute(shape, order, layout.canonical))
     return layout.shape(shape, c0, groups)
 
 
-def pack(x: Any, word: str, target: str, c0: int, groups: int = 1) -> Any:
+def pack(x: Any, source: str, target: str, c0: int, groups: int = 1) -> Any:
     """A tensor in a plain format (an array, or one that is traced), laid out in a private one."""
     layout = _layout(target)
     if layout.canonical:
-        x = x.transpose(_permute(x.shape, _order(word, layout.canonical, x.ndim), layout.canonical))
+        x = x.transpose(_permute(x.shape, _order(source, layout.canonical, x.ndim), layout.canonical))
     return layout.pack(x, c0, groups).reshape(layout.shape(x.shape, c0, groups))
 
 
-def unpack(x: Any, word: str, target: str, shape: Shape, c0: int, groups: int = 1) -> Any:
+def unpack(x: Any, source: str, target: str, shape: Shape, c0: int, groups: int = 1) -> Any:
     """A tensor in a private format, brought to a plain one with a given shape."""
-    layout = _layout(word)
+    layout = _layout(source)
     if not layout.canonical:
         return layout.unpack(x, shape, c0, groups)
     order = _order(target, layout.canonical, len(shape))
@@ -250,8 +250,8 @@ def unpack(x: Any, word: str, target: str, shape: Shape, c0: int, groups: int = 
     return layout.unpack(x, logical, c0, groups).transpose(_permute(logical, layout.canonical, order))
 
 
-def _layout(word: str) -> Layout:
-    found = _LAYOUTS.get(word)
-    if found is None:
-        raise OpError(f"the layout {word!r} is not supported; use one of {', '.join(_LAYOUTS)}")
-    return found
+def _layout(name: str) -> Layout:
+    layout = _LAYOUTS.get(name)
+    if layout is None:
+        raise OpError(f"the layout {name!r} is not supported; use one of {', '.join(_LAYOUTS)}")
+    return layout

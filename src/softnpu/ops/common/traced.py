@@ -20,9 +20,9 @@ class Traced:
 
     def reshape(self, *shape: Any) -> Traced:
         """As NumPy's; one dim may be -1."""
-        wanted = tuple(int(one) for one in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape))
-        rest = math.prod(one for one in wanted if one >= 0)
-        wanted = tuple(math.prod(self.shape) // rest if one < 0 else one for one in wanted)
+        wanted = tuple(int(dim) for dim in (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape))
+        rest = math.prod(dim for dim in wanted if dim >= 0)
+        wanted = tuple(math.prod(self.shape) // rest if dim < 0 else dim for dim in wanted)
         return self if wanted == self.shape else self._next(self.builder.reshape(self.name, wanted), wanted)
 
     def transpose(self, *axes: Any) -> Traced:
@@ -34,16 +34,16 @@ class Traced:
 
     def pad(self, widths: list[tuple[int, int]]) -> Traced:
         """Zeros behind every dim."""
-        before, after = [one for one, _ in widths], [one for _, one in widths]
+        before, after = [width for width, _ in widths], [width for _, width in widths]
         shape = tuple(dim + more for dim, more in zip(self.shape, after, strict=True))
         return self._next(self.builder.pad(self.name, before, after, dtype=self.acl), shape)
 
     def __getitem__(self, key: Any) -> Traced:
         parts = key if isinstance(key, tuple) else (key,)
         if Ellipsis in parts:
-            place = parts.index(Ellipsis)
-            parts = (*parts[:place], *[slice(None)] * (self.ndim - len(parts) + 1), *parts[place + 1 :])
-        ends = {axis: min(one.stop, self.shape[axis]) for axis, one in enumerate(parts) if one.stop is not None}
+            position = parts.index(Ellipsis)
+            parts = (*parts[:position], *[slice(None)] * (self.ndim - len(parts) + 1), *parts[position + 1 :])
+        ends = {axis: min(part.stop, self.shape[axis]) for axis, part in enumerate(parts) if part.stop is not None}
         shape = tuple(ends.get(axis, dim) for axis, dim in enumerate(self.shape))
         if shape == self.shape:
             return self

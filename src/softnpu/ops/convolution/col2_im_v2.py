@@ -1,12 +1,12 @@
 """Col2ImV2: columns put back to a picture; what overlaps is added."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import INT64
 from softnpu.ops.common.schema import Schema
 
 SCHEMA = Schema(
     "Col2ImV2", ("x", "output_size", "kernel_size"), attrs={"dilation": (1, 1), "padding": (0, 0), "stride": (1, 1)}
 )
-_INT64 = 9
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -16,7 +16,7 @@ def lower(b: Builder, n: Site) -> str:
     if n.rank(0) == 4:  # [N, C, kernel, L]
         batch, channels, kernel, columns = n.shape(0)
         x = b.reshape(x, [batch, channels * kernel, columns])
-    sizes = (n.input(i) if n.dtype(i) == _INT64 else b.cast(n.input(i), _INT64) for i in (1, 2))
-    padding = [int(one) for one in n.attr("padding", (0, 0))]
-    dilations, strides = ([int(one) for one in n.attr(key, (1, 1))] for key in ("dilation", "stride"))
+    sizes = (n.input(i) if n.dtype(i) == INT64 else b.cast(n.input(i), INT64) for i in (1, 2))
+    padding = [int(number) for number in n.attr("padding", (0, 0))]
+    dilations, strides = ([int(number) for number in n.attr(key, (1, 1))] for key in ("dilation", "stride"))
     return str(b.op("Col2Im", x, *sizes, dilations=dilations, pads=padding + padding, strides=strides))

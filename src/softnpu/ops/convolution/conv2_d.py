@@ -28,6 +28,6 @@ def lower(b: Builder, n: Site) -> str:
         )
     if n.rank(0) != 4:
         raise OpError(f"Conv2D {n.name!r} has an input of {n.rank(0)} dims; it must have 4")
-    word = format_of(n, "NHWC")
-    weight, kernel = filter_of(b, n, 1, "NCHW" if word == "NCHW" else "HWCN")
-    return convolve(b, n, word, weight, int(n.attr("groups", 1)), window(n, word, kernel))
+    layout = format_of(n, "NHWC")
+    weight, kernel = filter_of(b, n, 1, "NCHW" if layout == "NCHW" else "HWCN")
+    return convolve(b, n, layout, weight, int(n.attr("groups", 1)), window(n, layout, kernel))

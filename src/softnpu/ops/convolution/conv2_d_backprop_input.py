@@ -23,30 +23,30 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
-    word = format_of(n, "NHWC")
-    weight, kernel = filter_of(b, n, 1, "NCHW" if word[1] == "C" else "HWCN")
-    strides = spatial(n, n.need("strides"), word, "strides")
-    dilations = spatial(n, n.attr("dilations") or 1, word, "dilations")
+    layout = format_of(n, "NHWC")
+    weight, kernel = filter_of(b, n, 1, "NCHW" if layout[1] == "C" else "HWCN")
+    strides = spatial(n, n.need("strides"), layout, "strides")
+    dilations = spatial(n, n.attr("dilations") or 1, layout, "dilations")
     wanted = ints(n, 0)
     if len(wanted) == 4:
-        wanted = [one for one, letter in zip(wanted, word, strict=True) if letter in "HW"]
-    given = spatial_dims(n, 2, word)
-    if len(wanted) != 2 or min(*wanted, *given) < 1:
-        raise OpError(f"{n.type} {n.name!r} goes from {given} to {wanted}; both must be a known height and width")
+        wanted = [dim for dim, letter in zip(wanted, layout, strict=True) if letter in "HW"]
+    source = spatial_dims(n, 2, layout)
+    if len(wanted) != 2 or min(*wanted, *source) < 1:
+        raise OpError(f"{n.type} {n.name!r} goes from {source} to {wanted}; both must be a known height and width")
     if mode_of(n).upper() == "SAME":
         pairs = [same_pads(*four) for four in zip(wanted, kernel, strides, dilations, strict=True)]
         pads = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
     else:
-        pads = padding(n, word, kernel, strides, dilations, mode_of(n), 2)["pads"]
+        pads = padding(n, layout, kernel, strides, dilations, mode_of(n), 2)["pads"]
     more = []
     for axis in range(2):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
-        more.append(wanted[axis] - strides[axis] * (given[axis] - 1) - reach + pads[axis] + pads[axis + 2])
+        more.append(wanted[axis] - strides[axis] * (source[axis] - 1) - reach + pads[axis] + pads[axis + 2])
         if not 0 <= more[axis] < max(strides[axis], dilations[axis]):
             raise OpError(
-                f"{n.type} {n.name!r} cannot make {wanted} of {given} with strides {strides} and pads {pads}; check input_size"
+                f"{n.type} {n.name!r} cannot make {wanted} of {source} with strides {strides} and pads {pads}; check input_size"
             )
-    x = first(b, n.input(2), word)
+    x = first(b, n.input(2), layout)
     y = b.op(
         "ConvTranspose",
         x,
@@ -58,4 +58,4 @@ def lower(b: Builder, n: Site) -> str:
         output_padding=more,
         group=int(n.attr("groups", 1)),
     )
-    return back(b, str(y), word)
+    return back(b, str(y), layout)

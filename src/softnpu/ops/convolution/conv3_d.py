@@ -22,6 +22,6 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
-    word = format_of(n, "NDHWC")
-    weight, kernel = filter_of(b, n, 1, "NCDHW" if word[1] == "C" else "DHWCN")
-    return convolve(b, n, word, weight, int(n.attr("groups", 1)), window(n, word, kernel))
+    layout = format_of(n, "NDHWC")
+    weight, kernel = filter_of(b, n, 1, "NCDHW" if layout[1] == "C" else "DHWCN")
+    return convolve(b, n, layout, weight, int(n.attr("groups", 1)), window(n, layout, kernel))

@@ -25,10 +25,12 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"Deconvolution {n.name!r} has an offset, which only quantised ones use; leave offset_w and offset_x out"
         )
-    word = format_of(n, "NCHW")
+    layout = format_of(n, "NCHW")
     weight, kernel = filter_of(b, n, 1, "NCHW")
     bias = n.inputs[2] if n.has(2) else None
-    x = first(b, n.input(0), word)
+    x = first(b, n.input(0), layout)
     return back(
-        b, str(b.op("ConvTranspose", x, weight, bias, group=int(n.attr("groups", 1)), **window(n, word, kernel))), word
+        b,
+        str(b.op("ConvTranspose", x, weight, bias, group=int(n.attr("groups", 1)), **window(n, layout, kernel))),
+        layout,
     )

@@ -22,7 +22,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
-    word = format_of(n, "NHWC")
+    layout = format_of(n, "NHWC")
     order = filter_format(n, 1, "HWCN")
     shape = n.shape(1)
     if len(shape) != 4 or min(shape) < 1 or order not in ("HWCN", "NCHW"):
@@ -31,8 +31,8 @@ def lower(b: Builder, n: Site) -> str:
         )
     weight = n.input(1)
     if order == "NCHW":
-        channels = n.shape(0)[word.index("C")]
-        return convolve(b, n, word, weight, channels if channels > 0 else shape[0], window(n, word, shape[2:]))
+        channels = n.shape(0)[layout.index("C")]
+        return convolve(b, n, layout, weight, channels if channels > 0 else shape[0], window(n, layout, shape[2:]))
     height, width, channels, multiplier = shape
     weight = b.reshape(b.transpose(weight, [2, 3, 0, 1]), [channels * multiplier, 1, height, width])
-    return convolve(b, n, word, weight, channels, window(n, word, (height, width)))
+    return convolve(b, n, layout, weight, channels, window(n, layout, (height, width)))

@@ -13,7 +13,9 @@ SCHEMA = Schema(
 def lower(b: Builder, n: Site) -> str:
     if format_of(n, "NHWC") != "NHWC":
         raise OpError(f"ExtractImagePatches {n.name!r} has the data format {n.attr('data_format')!r}; use NHWC")
-    kernel, strides, rates = (spatial(n, n.need(word), "NHWC", word) for word in ("ksizes", "strides", "rates"))
+    kernel, strides, rates = (
+        spatial(n, n.need(attribute), "NHWC", attribute) for attribute in ("ksizes", "strides", "rates")
+    )
     sizes = list(n.shape(0)[1:3])
     if min(*sizes, *kernel, *strides, *rates) < 1:
         raise OpError(
@@ -28,13 +30,13 @@ def lower(b: Builder, n: Site) -> str:
         sizes = [size + sum(pair) for size, pair in zip(sizes, pads, strict=True)]
     elif n.need("padding") != "VALID":
         raise OpError(f"ExtractImagePatches {n.name!r} has the padding {n.need('padding')!r}; use SAME or VALID")
-    reach = [size - (one - 1) * rate for size, one, rate in zip(sizes, kernel, rates, strict=True)]
+    reach = [size - (width - 1) * rate for size, width, rate in zip(sizes, kernel, rates, strict=True)]
     if min(reach) < 1:
         raise OpError(f"ExtractImagePatches {n.name!r} has windows of {kernel} that are larger than the image")
     parts = []
     for row in range(kernel[0]):
         for column in range(kernel[1]):
             starts = [row * rates[0], column * rates[1]]
-            ends = [start + one for start, one in zip(starts, reach, strict=True)]
+            ends = [start + width for start, width in zip(starts, reach, strict=True)]
             parts.append(b.slice(x, starts, ends, [1, 2], strides))
     return str(b.op("Concat", *parts, axis=3))

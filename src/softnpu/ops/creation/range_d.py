@@ -9,7 +9,7 @@ SCHEMA = Schema("RangeD", attrs={"start": REQUIRED, "limit": REQUIRED, "delta": 
 
 
 def lower(b: Builder, n: Site) -> str:
-    start, limit, delta = (float(n.need(word)) for word in ("start", "limit", "delta"))
+    start, limit, delta = (float(n.need(attribute)) for attribute in ("start", "limit", "delta"))
     if delta == 0:
         raise OpError(f"RangeD {n.name!r} has the delta 0; it must not be 0")
     if not (limit - start) / delta <= 1 << 26:

@@ -15,6 +15,6 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
 
 
 def compute(n: Site, x: Array, seed: Array, offset: Array) -> tuple[Array, ...]:
-    key, start = (int(one.reshape(-1)[0]) & _WORD for one in (seed, offset))
+    key, start = (int(array.reshape(-1)[0]) & _WORD for array in (seed, offset))
     generator = np.random.Generator(np.random.Philox(counter=start, key=key))
     return ((generator.random(x.shape) < x.astype(np.float64)).astype(numpy_name(int(n.need("dtype")))),)

@@ -8,13 +8,17 @@ from softnpu.ops.common.builder import Builder, OpError, Site
 from softnpu.ops.common.numbers import FLOAT
 
 
-def four(n: Site, word: str, default: float) -> list[float]:
+def four(n: Site, attribute: str, default: float) -> list[float]:
     """Four numbers: a list under CANN's name, or one by one under the names of torch_npu (means0 …)."""
-    listed = n.attr(word)
-    found = [float(one) for one in listed] if listed else [float(n.attr(f"{word}{i}", default)) for i in range(4)]
-    if len(found) != 4:
-        raise OpError(f"{n.type} {n.name!r} has {len(found)} {word}; it needs 4")
-    return found
+    listed = n.attr(attribute)
+    numbers = (
+        [float(number) for number in listed]
+        if listed
+        else [float(n.attr(f"{attribute}{i}", default)) for i in range(4)]
+    )
+    if len(numbers) != 4:
+        raise OpError(f"{n.type} {n.name!r} has {len(numbers)} {attribute}; it needs 4")
+    return numbers
 
 
 def row(b: Builder, values: list[float]) -> str:

@@ -32,15 +32,15 @@ class Pairs:
 
 def mode_of(n: Site) -> int:
     """0 divides by the union, 1 by the area of the ground truth; CANN writes words, torch_npu numbers."""
-    given = n.attr("mode", 0)
-    found = _MODES.get(given, given) if isinstance(given, str) else int(given)
-    if found not in (0, 1):
-        raise OpError(f"{n.type} {n.name!r} has the mode {given!r}; use 'iou' (0) or 'iof' (1)")
-    return int(found)
+    listed = n.attr("mode", 0)
+    mode = _MODES.get(listed, listed) if isinstance(listed, str) else int(listed)
+    if mode not in (0, 1):
+        raise OpError(f"{n.type} {n.name!r} has the mode {listed!r}; use 'iou' (0) or 'iof' (1)")
+    return int(mode)
 
 
 def _corners(b: Builder, n: Site, index: int, shape: list[int]) -> list[str]:
-    rows = [b.reshape(one, shape) for one in b.split(wide(b, n, index), [1, 1, 1, 1], 0)]
+    rows = [b.reshape(corner, shape) for corner in b.split(wide(b, n, index), [1, 1, 1, 1], 0)]
     if not n.attr("trans", False):
         return rows
     x, y, width, height = rows
@@ -53,7 +53,7 @@ def pairs(b: Builder, n: Site, cross: bool) -> Pairs:
     """Everything about the boxes of input 0 and those of input 1: [1, n], or [m, n] with `cross`."""
     box = _corners(b, n, 0, [1, -1])
     gt = _corners(b, n, 1, [-1, 1] if cross else [1, -1])
-    sides, gt_sides = ([str(b.op("Sub", one[i + 2], one[i])) for i in (0, 1)] for one in (box, gt))
+    sides, gt_sides = ([str(b.op("Sub", corners[i + 2], corners[i])) for i in (0, 1)] for corners in (box, gt))
     inner, hull = [], []
     for i in (0, 1):
         lows, highs = (box[i], gt[i]), (box[i + 2], gt[i + 2])

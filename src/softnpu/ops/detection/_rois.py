@@ -19,7 +19,7 @@ def count(n: Site, index: int = 1) -> int:
     """How many regions there are, -1 where not known."""
     shape = n.shape(index)
     dims = (shape[0], shape[2]) if len(shape) == 3 else shape[:1]
-    found = 1
+    total = 1
     for dim in dims:
-        found = -1 if dim < 0 or found < 0 else found * dim
-    return found
+        total = -1 if dim < 0 or total < 0 else total * dim
+    return total

@@ -17,7 +17,7 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
-    limits, ratio = [float(one) for one in n.need("max_shape")], float(n.attr("wh_ratio_clip", 0.016))
+    limits, ratio = [float(number) for number in n.need("max_shape")], float(n.attr("wh_ratio_clip", 0.016))
     if len(limits) not in (1, 2) or ratio <= 0:
         raise OpError(
             f"BoundingBoxDecode {n.name!r} has max_shape {limits} and wh_ratio_clip {ratio}; give (height, width) and a positive ratio"

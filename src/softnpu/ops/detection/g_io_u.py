@@ -9,5 +9,5 @@ SCHEMA = Schema("GIoU", ("bboxes", "gtboxes"), ("overlap",), {**ATTRS, "is_cross
 
 
 def lower(b: Builder, n: Site) -> str:
-    found = giou(b, pairs(b, n, bool(n.attr("is_cross", False))))
-    return narrow(b, n, b.transpose(found, [1, 0]))
+    overlap = giou(b, pairs(b, n, bool(n.attr("is_cross", False))))
+    return narrow(b, n, b.transpose(overlap, [1, 0]))

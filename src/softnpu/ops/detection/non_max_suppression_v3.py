@@ -19,5 +19,5 @@ def lower(b: Builder, n: Site) -> str:
     boxes, scores = (b.cast(n.input(index), FLOAT) if n.dtype(index) != FLOAT else n.input(index) for index in (0, 1))
     limit = b.cast(b.reshape(n.input(2), [1]), INT64)
     iou, score = (b.cast(b.reshape(n.input(index), [1]), FLOAT) for index in (3, 4))
-    found = b.op("NonMaxSuppression", b.unsqueeze(boxes, [0]), b.unsqueeze(scores, [0, 1]), limit, iou, score)
-    return b.cast(str(b.op("Gather", found, b.const(2), axis=1)), INT32)
+    selected = b.op("NonMaxSuppression", b.unsqueeze(boxes, [0]), b.unsqueeze(scores, [0, 1]), limit, iou, score)
+    return b.cast(str(b.op("Gather", selected, b.const(2), axis=1)), INT32)

@@ -28,12 +28,12 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
 
 
 def lower(b: Builder, n: Site) -> tuple[str, str]:
-    given, most = "max_output_size" in n.attrs, _most(n)
+    by_attribute, most = "max_output_size" in n.attrs, _most(n)
     boxes, scores = (b.cast(n.input(index), FLOAT) for index in (0, 1))
-    limits = [b.cast(b.reshape(n.input(index), [1]), FLOAT) for index in ((2, 3) if given else (3, 4))]
+    limits = [b.cast(b.reshape(n.input(index), [1]), FLOAT) for index in ((2, 3) if by_attribute else (3, 4))]
     limit = b.const(np.array([most], np.int64))
-    found = b.op("NonMaxSuppression", b.unsqueeze(boxes, [0]), b.unsqueeze(scores, [0, 1]), limit, *limits)
-    places = b.cast(str(b.op("Gather", found, b.const(2), axis=1)), INT32)
+    selected = b.op("NonMaxSuppression", b.unsqueeze(boxes, [0]), b.unsqueeze(scores, [0, 1]), limit, *limits)
+    places = b.cast(str(b.op("Gather", selected, b.const(2), axis=1)), INT32)
     filled = b.op("Concat", places, b.const(np.zeros(most, np.int32)), axis=0)
     count = b.cast(b.reshape(str(b.op("Shape", places)), []), INT32)
     return b.slice(str(filled), [0], [most], [0]), count

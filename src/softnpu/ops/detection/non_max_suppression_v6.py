@@ -1,13 +1,13 @@
 """NonMaxSuppressionV6: the boxes that stay, a row (batch, class, box) each."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import INT32, INT64
 from softnpu.ops.common.schema import Schema
 
 SCHEMA = Schema(
     "NonMaxSuppressionV6", ("boxes", "scores", "max_output_size?", "iou_threshold?", "score_threshold?", "index_id?"),
     ("selected_indices",), {"center_point_box": 0, "max_boxes_size": 0}, note="no index_id, max_boxes_size 0",
 )  # fmt: skip
-_INT64, _INT32 = 9, 3
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -17,11 +17,11 @@ def lower(b: Builder, n: Site) -> str:
         )
     limits: list[str | None] = [None, None, None]
     if n.has(2):
-        limits[0] = b.reshape(n.input(2) if n.dtype(2) == _INT64 else b.cast(n.input(2), _INT64), [1])
+        limits[0] = b.reshape(n.input(2) if n.dtype(2) == INT64 else b.cast(n.input(2), INT64), [1])
     for i in (3, 4):
         if n.has(i):
             limits[i - 2] = b.reshape(n.input(i), [1])
-    found = b.op(
+    selected = b.op(
         "NonMaxSuppression", n.input(0), n.input(1), *limits, center_point_box=int(n.attr("center_point_box", 0))
     )
-    return b.cast(str(found), _INT32)
+    return b.cast(str(selected), INT32)

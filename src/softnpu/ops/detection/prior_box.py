@@ -58,36 +58,36 @@ def lower(b: Builder, n: Site) -> str:
 
 def sizes(n: Site) -> list[tuple[float, float]]:
     """Width and height of the boxes of a cell, in the order of SSD."""
-    smallest, largest = [float(one) for one in n.need("min_size")], [float(one) for one in n.attr("max_size", [])]
+    smallest, largest = [float(size) for size in n.need("min_size")], [float(size) for size in n.attr("max_size", [])]
     if not smallest or min(smallest) <= 0 or (largest and len(largest) != len(smallest)):
         raise OpError(
             f"PriorBox {n.name!r} has min_size {smallest} and max_size {largest}; give positive sizes, as many of both"
         )
-    found = []
+    boxes = []
     for index, small in enumerate(smallest):
-        found.append((small, small))
+        boxes.append((small, small))
         if largest:
             side = math.sqrt(small * largest[index])
-            found.append((side, side))
-        found += [(small * math.sqrt(ratio), small / math.sqrt(ratio)) for ratio in ratios(n)]
-    return found
+            boxes.append((side, side))
+        boxes += [(small * math.sqrt(ratio), small / math.sqrt(ratio)) for ratio in ratios(n)]
+    return boxes
 
 
 def ratios(n: Site) -> list[float]:
     """The aspect ratios beside 1, each once."""
-    found = [1.0]
-    for given in n.attr("aspect_ratio", []):
-        ratio = float(given)
+    kept = [1.0]
+    for listed in n.attr("aspect_ratio", []):
+        ratio = float(listed)
         if ratio <= 0:
             raise OpError(f"PriorBox {n.name!r} has the aspect ratio {ratio}; it must be positive")
-        if all(abs(ratio - one) >= 1e-6 for one in found):
-            found += [ratio, 1 / ratio] if n.attr("flip", True) else [ratio]
-    return found[1:]
+        if all(abs(ratio - earlier) >= 1e-6 for earlier in kept):
+            kept += [ratio, 1 / ratio] if n.attr("flip", True) else [ratio]
+    return kept[1:]
 
 
 def variances(n: Site) -> Array:
     """Four variances."""
-    given = [float(one) for one in n.attr("variance") or [0.1]]
-    if len(given) not in (1, 4):
-        raise OpError(f"PriorBox {n.name!r} has {len(given)} variances; give 1 or 4")
-    return np.array(given * (4 // len(given)))
+    listed = [float(number) for number in n.attr("variance") or [0.1]]
+    if len(listed) not in (1, 4):
+        raise OpError(f"PriorBox {n.name!r} has {len(listed)} variances; give 1 or 4")
+    return np.array(listed * (4 // len(listed)))

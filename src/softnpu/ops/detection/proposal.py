@@ -6,6 +6,7 @@ import numpy as np
 
 from softnpu.ops.common.builder import Array, OpError, Shape, Site
 from softnpu.ops.common.inputs import ranks
+from softnpu.ops.common.numbers import INT32
 from softnpu.ops.common.schema import REQUIRED, Schema
 from softnpu.ops.detection._boxes import suppress
 
@@ -31,14 +32,14 @@ SCHEMA = Schema(
 def anchors_of(base: float, ratios: list[float], scales: list[float]) -> Array:
     """The anchors of the original Faster R-CNN: sides of whole pixels, ratio by ratio and scale by scale."""
     centre = (base - 1) / 2
-    found = []
+    anchors = []
     for ratio in ratios:
         width = np.round(np.sqrt(base * base / ratio))
         height = np.round(width * ratio)
         for scale in scales:
             half = (np.array([width, height]) * scale - 1) / 2
-            found.append(np.concatenate([centre - half, centre + half]))
-    return np.array(found)
+            anchors.append(np.concatenate([centre - half, centre + half]))
+    return np.array(anchors)
 
 
 def compute(n: Site, prob: Array, delta: Array, info: Array) -> tuple[Array, ...]:
@@ -69,7 +70,7 @@ def moved(anchors: Array, delta: Array) -> Array:
 
 
 def _select(n: Site, boxes: Array, scores: Array, info: Array) -> Array:
-    height, width, scale = (float(one) for one in info[:3])
+    height, width, scale = (float(number) for number in info[:3])
     boxes = boxes.clip(0, np.array([width, height, width, height]) - 1)
     large = (boxes[:, 2:] - boxes[:, :2] + 1 >= float(n.need("min_size")) * scale).all(axis=1)
     boxes, scores = boxes[large], scores[large]
@@ -77,9 +78,9 @@ def _select(n: Site, boxes: Array, scores: Array, info: Array) -> Array:
     return np.asarray(boxes[kept])
 
 
-def _floats(n: Site, word: str) -> list[float]:
-    given = n.need(word)
-    return [float(one) for one in given] if isinstance(given, list | tuple) else [float(given)]
+def _floats(n: Site, attribute: str) -> list[float]:
+    listed = n.need(attribute)
+    return [float(number) for number in listed] if isinstance(listed, list | tuple) else [float(listed)]
 
 
 def infer(n: Site) -> list[tuple[int, Shape | None]]:
@@ -101,4 +102,4 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
             f"Proposal {n.name!r} has {count} anchors a cell, scores {list(n.shape(0))}, offsets {list(n.shape(1))} and im_info "
             f"{list(n.shape(2))}, of which {post} shall stay; there must be 2 scores and 4 offsets an anchor, and 3 numbers an image"
         )
-    return [(n.dtype(), (batch, 5, post)), (3, (batch, 8))]
+    return [(n.dtype(), (batch, 5, post)), (INT32, (batch, 8))]

@@ -23,19 +23,19 @@ def compute(n: Site, x: Array, rois: Array) -> tuple[Array, ...]:
     scale = float(n.need("spatial_scale"))
     regions = rois.transpose(0, 2, 1).reshape(-1, 5) if rois.ndim == 3 else rois
     height, width = x.shape[2:]
-    found = np.zeros((len(regions), out, group, group), x.dtype)
+    averages = np.zeros((len(regions), out, group, group), x.dtype)
     maps = x.reshape(len(x), out, group, group, height, width)
     for index, (image, *corners) in enumerate(regions.astype(np.float64)):
-        x1, y1, x2, y2 = (_round(one) for one in corners)
+        x1, y1, x2, y2 = (_round(corner) for corner in corners)
         columns = _bins(x1 * scale, (x2 + 1) * scale, group, width)
         rows = _bins(y1 * scale, (y2 + 1) * scale, group, height)
         for row, (top, bottom) in enumerate(rows):
             for column, (left, right) in enumerate(columns):
                 if bottom > top and right > left:
-                    found[index, :, row, column] = maps[int(image), :, row, column, top:bottom, left:right].mean(
+                    averages[index, :, row, column] = maps[int(image), :, row, column, top:bottom, left:right].mean(
                         axis=(1, 2)
                     )
-    return (found,)
+    return (averages,)
 
 
 def _round(value: float) -> float:
@@ -45,7 +45,7 @@ def _round(value: float) -> float:
 
 def _bins(start: float, end: float, many: int, size: int) -> list[tuple[int, int]]:
     step = max(end - start, _SMALLEST) / many
-    edges = [(int(np.floor(one * step + start)), int(np.ceil((one + 1) * step + start))) for one in range(many)]
+    edges = [(int(np.floor(index * step + start)), int(np.ceil((index + 1) * step + start))) for index in range(many)]
     return [(min(max(low, 0), size), min(max(high, 0), size)) for low, high in edges]
 
 

@@ -1,6 +1,7 @@
 """ROIAlign: bilinear averages in the bins of every region (the layer of Mask R-CNN)."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import INT64
 from softnpu.ops.common.schema import REQUIRED, Schema
 from softnpu.ops.detection._rois import rows
 
@@ -29,7 +30,7 @@ def lower(b: Builder, n: Site) -> str:
             f"ROIAlign {n.name!r} has the roi_end_mode {mode}, which needs ONNX opset {_SHIFTED}; export with it"
         )
     regions = rows(b, n)
-    image = b.cast(b.squeeze(b.slice(regions, [0], [1], [1]), [1]), 9)
+    image = b.cast(b.squeeze(b.slice(regions, [0], [1], [1]), [1]), INT64)
     corners = b.slice(regions, [1], [5], [1])
     if mode == 1:
         corners = str(b.op("Add", corners, b.const([0.0, 0.0, 1.0, 1.0], max(n.dtype(1), 0))))

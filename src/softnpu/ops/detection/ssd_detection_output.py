@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from softnpu.ops.common.builder import Array, OpError, Shape, Site
+from softnpu.ops.common.numbers import INT32
 from softnpu.ops.common.schema import REQUIRED, Schema
 from softnpu.ops.detection._boxes import suppress
 
@@ -36,7 +37,7 @@ def compute(n: Site, delta: Array, score: Array, anchors: Array) -> tuple[Array,
     classes, batch = int(n.need("num_classes")), len(delta)
     shared = bool(n.attr("share_location", True))
     length = _length(n)
-    numbers, found = np.zeros((batch, 8), np.int32), np.zeros((batch, length, 8), delta.dtype)
+    numbers, detections = np.zeros((batch, 8), np.int32), np.zeros((batch, length, 8), delta.dtype)
     conf = score.reshape(batch, -1, classes)
     offsets = delta.reshape(batch, conf.shape[1], 1 if shared else classes, 4)
     for image in range(batch):
@@ -45,9 +46,9 @@ def compute(n: Site, delta: Array, score: Array, anchors: Array) -> tuple[Array,
         rows = _detect(n, boxes, conf[image])
         numbers[image, 0] = len(rows)
         if rows:
-            found[image, : len(rows), 0] = image
-            found[image, : len(rows), 1:7] = rows
-    return numbers, found
+            detections[image, : len(rows), 0] = image
+            detections[image, : len(rows), 1:7] = rows
+    return numbers, detections
 
 
 def _detect(n: Site, boxes: Array, conf: Array) -> list[tuple[float, ...]]:
@@ -67,7 +68,7 @@ def _detect(n: Site, boxes: Array, conf: Array) -> list[tuple[float, ...]]:
             0.0,
             float(n.attr("eta", 1.0)),
         )
-        hits += [(float(conf[likely[one], label]), label, int(likely[one])) for one in kept]
+        hits += [(float(conf[likely[index], label]), label, int(likely[index])) for index in kept]
     best = sorted(hits, key=lambda hit: -hit[0])[: int(n.attr("keep_top_k", -1))]
     best.sort(key=lambda hit: hit[1])
     return [(label, score, *boxes[index, label % boxes.shape[1]]) for score, label, index in best]
@@ -125,4 +126,4 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
             f"SSDDetectionOutput {n.name!r} has offsets {list(n.shape(0))}, scores {list(n.shape(1))} and boxes {list(anchors)} for "
             f"{classes} classes; they do not fit together"
         )
-    return [(3, (batch, 8)), (n.dtype(), (batch, _length(n), 8))]
+    return [(INT32, (batch, 8)), (n.dtype(), (batch, _length(n), 8))]

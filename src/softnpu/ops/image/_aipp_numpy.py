@@ -11,7 +11,6 @@ import numpy as np
 from softnpu.base.aipp import AippParams
 from softnpu.ops.common.builder import Array
 
-UINT8 = 4
 NHWC = 1
 
 
@@ -41,8 +40,8 @@ def channel_order(p: AippParams) -> list[int]:
     if p.ax_swap and len(order) == 4:
         order = order[1:] + order[:1]
     if p.rbuv_swap and len(order) > 1:
-        one = 1 if p.format.yuv else 0
-        order[one], order[2] = order[2], order[one]
+        chroma = 1 if p.format.yuv else 0
+        order[chroma], order[2] = order[2], order[chroma]
     return order
 
 
@@ -76,10 +75,10 @@ def _convert(p: AippParams, planes: Array) -> Array:
     whole = planes.astype(np.int32)
     if p.format.yuv:
         whole -= np.array(p.input_bias, np.int32).reshape(1, 3, 1, 1)
-    made: Array = np.einsum("ij,njhw->nihw", matrix, whole) >> 8
+    sums: Array = np.einsum("ij,njhw->nihw", matrix, whole) >> 8
     if not p.format.yuv:
-        made += np.array(p.output_bias, np.int32).reshape(1, 3, 1, 1)
-    return np.clip(made, 0, 255)
+        sums += np.array(p.output_bias, np.int32).reshape(1, 3, 1, 1)
+    return np.clip(sums, 0, 255)
 
 
 def _normalise(p: AippParams, planes: Array) -> Array:
@@ -88,7 +87,7 @@ def _normalise(p: AippParams, planes: Array) -> Array:
     for values in (p.mean, p.min):
         if any(values[:channels]):
             done -= np.array(values[:channels], np.float32).reshape(1, -1, 1, 1)
-    if any(one != 1.0 for one in p.var_reci[:channels]):
+    if any(factor != 1.0 for factor in p.var_reci[:channels]):
         done *= np.array(p.var_reci[:channels], np.float32).reshape(1, -1, 1, 1)
     return done
 

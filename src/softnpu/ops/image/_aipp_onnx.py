@@ -15,9 +15,9 @@ import numpy as np
 
 from softnpu.base.aipp import AippParams
 from softnpu.ops.common.builder import Array, Builder, Shape
-from softnpu.ops.image._aipp_numpy import NHWC, UINT8, channel_order, padding_byte
+from softnpu.ops.common.numbers import FLOAT, HALF, UINT8
+from softnpu.ops.image._aipp_numpy import NHWC, channel_order, padding_byte
 
-FLOAT, HALF = 0, 1
 _EXACT = 1 << 24
 Mix = Callable[[Array, Array], str]  # matrix and biases to the sums of the channels
 _TO_NCHW, _TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -46,8 +46,8 @@ class _Pixels:
 def lower(b: Builder, p: AippParams, images: str, target: Target) -> str:
     """The calls for pictures as `Format.memory_dims` lays them out; sizes need not be known."""
     pixels = _shared(b, p, images, target) if p.format.step != (1, 1) else _packed(b, p, images, target)
-    made = _finish(b, p, pixels, target)
-    return b.cast(made, HALF) if target.dtype == HALF else made
+    features = _finish(b, p, pixels, target)
+    return b.cast(features, HALF) if target.dtype == HALF else features
 
 
 # ---- pixels ----------------------------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def _early_crop(p: AippParams) -> tuple[tuple[int, int], tuple[int, int]] | None
     """The crop widened to whole groups of pixels that share chroma: (top, bottom), (left, right)."""
     if not p.crop:
         return None
-    found = []
+    edges = []
     for start, size, step in zip((p.crop_start_h, p.crop_start_w), (p.crop_h, p.crop_w), p.format.step, strict=True):
-        found.append((start // step * step, -(-(start + size) // step) * step))
-    return found[0], found[1]
+        edges.append((start // step * step, -(-(start + size) // step) * step))
+    return edges[0], edges[1]
 
 
 def _late_crop(b: Builder, p: AippParams, x: str) -> str:
@@ -146,10 +146,10 @@ def _late_crop(b: Builder, p: AippParams, x: str) -> str:
 def _yuyv_weights(matrix: Array) -> Array:
     """For channels Y0, U, Y1, V of two neighbouring pixels."""
     weights = np.zeros((4, len(matrix), 1, 2), np.float32)
-    for place in (0, 1):
-        weights[2 * place, :, 0, place] = matrix[:, 0] / 256
-        weights[1, :, 0, place] = matrix[:, 1] / 256
-        weights[3, :, 0, place] = matrix[:, 2] / 256
+    for pixel in (0, 1):
+        weights[2 * pixel, :, 0, pixel] = matrix[:, 0] / 256
+        weights[1, :, 0, pixel] = matrix[:, 1] / 256
+        weights[3, :, 0, pixel] = matrix[:, 2] / 256
     return weights
 
 
@@ -208,9 +208,9 @@ def _normalise(b: Builder, p: AippParams, x: str, is_bytes: bool, target: Target
     count = target.channels
     mean, low, factor = p.mean[:count], p.min[:count], p.var_reci[:count]
     zero = [first + second for first, second in zip(mean, low, strict=True)]
-    plain = not any(zero) and all(one == 1.0 for one in factor)
+    plain = not any(zero) and all(number == 1.0 for number in factor)
     uniform = len({*zip(mean, low, factor, strict=True)}) == 1
-    if is_bytes and not plain and all(one == int(one) and one <= 255 for one in zero):
+    if is_bytes and not plain and all(number == int(number) and number <= 255 for number in zero):
         if uniform and b.opset >= _QUANTIZE:
             return str(
                 b.op("DequantizeLinear", x, b.scalar(factor[0], FLOAT), b.const(np.array(int(zero[0]), np.uint8)))
@@ -227,32 +227,34 @@ def _normalise(b: Builder, p: AippParams, x: str, is_bytes: bool, target: Target
     steps = [("Sub", np.array(values, np.float32)) for values in _subtrahends(mean, low)]
     steps.append(("Mul", np.array(factor, np.float32)))
     if uniform:
-        return _chain(b, x, [(word, values[:1].reshape(())) for word, values in steps])
+        return _chain(b, x, [(onnx_type, values[:1].reshape(())) for onnx_type, values in steps])
     return _per_channel(b, x, steps, target)
 
 
 def _subtrahends(mean: tuple[int, ...], low: tuple[float, ...]) -> list[tuple[float, ...]]:
     """Mean and min, as one number per channel where float32 holds their sums."""
     both = tuple(float(first) + second for first, second in zip(mean, low, strict=True))
-    if all(float(np.float32(one)) == one for one in both):
+    if all(float(np.float32(values)) == values for values in both):
         return [both] if any(both) else []
-    return [one for one in (tuple(map(float, mean)), low) if any(one)]
+    return [values for values in (tuple(map(float, mean)), low) if any(values)]
 
 
 def _chain(b: Builder, x: str, steps: list[tuple[str, Array]]) -> str:
-    for word, values in steps:
-        if word != "Mul" or (values != 1).any():
-            x = str(b.op(word, x, b.const(values)))
+    for onnx_type, values in steps:
+        if onnx_type != "Mul" or (values != 1).any():
+            x = str(b.op(onnx_type, x, b.const(values)))
     return x
 
 
 def _per_channel(b: Builder, x: str, steps: list[tuple[str, Array]], target: Target) -> str:
     if target.layout != NHWC:
-        return _chain(b, x, [(word, values.reshape(1, -1, 1, 1)) for word, values in steps])
+        return _chain(b, x, [(onnx_type, values.reshape(1, -1, 1, 1)) for onnx_type, values in steps])
     if target.width < 0:
         return _chain(b, x, steps)
     # numbers for a whole row at once: broadcasting along three channels is ten times slower
-    rows = _chain(b, b.reshape(x, [0, 0, -1]), [(word, np.tile(values, target.width)) for word, values in steps])
+    rows = _chain(
+        b, b.reshape(x, [0, 0, -1]), [(onnx_type, np.tile(values, target.width)) for onnx_type, values in steps]
+    )
     return b.reshape(rows, [0, 0, -1, target.channels])
 
 

@@ -46,16 +46,16 @@ def apply(name: str, block: bytes, pixels: Array, channels: int, dtype: type[np.
             f"{name}: {count} pictures of {size} bytes are expected, the input has {pixels.size} bytes; give it a larger buffer"
         )
     rows = pixels[: size * count].reshape(count, size)
-    if all(one == first for one in pictures):
+    if all(picture == first for picture in pictures):
         return features(first, rows, (first.src_h, first.src_w), channels, dtype, layout)
-    if len({one.output_size() for one in pictures}) > 1:
+    if len({picture.output_size() for picture in pictures}) > 1:
         raise OpError(
             f"{name}: the pictures of the batch have different sizes after AIPP; give all the same crop and padding sizes"
         )
     return np.concatenate(
         [
-            features(one, rows[i : i + 1], (one.src_h, one.src_w), channels, dtype, layout)
-            for i, one in enumerate(pictures)
+            features(picture, rows[i : i + 1], (picture.src_h, picture.src_w), channels, dtype, layout)
+            for i, picture in enumerate(pictures)
         ]
     )
 

@@ -40,11 +40,11 @@ def lower(b: Builder, n: Site) -> str:
 
     if method == "nearest":
         half = b.scalar(0.5, FLOAT)
-        found = taken(*(str(b.op("Floor", b.op("Add", one, half))) for one in (down, across)))
+        crops = taken(*(str(b.op("Floor", b.op("Add", position, half))) for position in (down, across)))
     else:
-        found = _interpolated(b, taken, down, across)
+        crops = _interpolated(b, taken, down, across)
     inside = b.op("And", b.unsqueeze(_inside(b, down, height), [2, 3]), b.unsqueeze(_inside(b, across, width), [1, 3]))
-    return str(b.op("Where", inside, found, b.scalar(float(n.attr("extrapolation_value", 0.0)), FLOAT)))
+    return str(b.op("Where", inside, crops, b.scalar(float(n.attr("extrapolation_value", 0.0)), FLOAT)))
 
 
 def _image(n: Site) -> tuple[int, int, int]:
@@ -65,18 +65,20 @@ def _places(b: Builder, low: str, high: str, size: int, count: int) -> str:
     return str(b.op("Add", b.op("Mul", low, b.scalar(size - 1, FLOAT)), b.op("Mul", step, numbers)))
 
 
-def _index(b: Builder, place: str, size: int) -> str:
-    return b.cast(b.clip(place, 0, size - 1), INT64)
+def _index(b: Builder, position: str, size: int) -> str:
+    return b.cast(b.clip(position, 0, size - 1), INT64)
 
 
-def _inside(b: Builder, place: str, size: int) -> str:
-    outside = b.op("Or", b.op("Less", place, b.scalar(0, FLOAT)), b.op("Greater", place, b.scalar(size - 1, FLOAT)))
+def _inside(b: Builder, position: str, size: int) -> str:
+    outside = b.op(
+        "Or", b.op("Less", position, b.scalar(0, FLOAT)), b.op("Greater", position, b.scalar(size - 1, FLOAT))
+    )
     return str(b.op("Not", outside))
 
 
 def _interpolated(b: Builder, taken: Callable[[str, str], str], down: str, across: str) -> str:
-    top, bottom = (str(b.op(word, down)) for word in ("Floor", "Ceil"))
-    left, right = (str(b.op(word, across)) for word in ("Floor", "Ceil"))
+    top, bottom = (str(b.op(rounding, down)) for rounding in ("Floor", "Ceil"))
+    left, right = (str(b.op(rounding, across)) for rounding in ("Floor", "Ceil"))
     along_x = b.unsqueeze(str(b.op("Sub", across, left)), [1, 3])
     along_y = b.unsqueeze(str(b.op("Sub", down, top)), [2, 3])
     rows = []

@@ -31,6 +31,8 @@ def lower(b: Builder, n: Site) -> str:
     x = n.input(0)
     if begin or end:
         x = b.slice(x, [-begin] * 2, [dim + end for dim in n.shape()[2:]], [2, 3])
-    wanted = [target(n, size, int(n.attr(word, 0))) for size, word in zip(sizes, ("height", "width"), strict=True)]
+    wanted = [
+        target(n, size, int(n.attr(attribute, 0))) for size, attribute in zip(sizes, ("height", "width"), strict=True)
+    ]
     shape = b.op("Concat", b.op("Shape", x, end=2), b.const(wanted), axis=0)
     return str(b.op("Resize", x, None, None, shape, mode="linear", coordinate_transformation_mode="align_corners"))

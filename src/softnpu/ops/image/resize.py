@@ -1,6 +1,7 @@
 """Resize: x at another size, by scales or by sizes."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import INT64
 from softnpu.ops.common.schema import Schema
 
 SCHEMA = Schema(
@@ -11,7 +12,6 @@ SCHEMA = Schema(
         "extrapolation_value": 0.0, "mode": "nearest", "nearest_mode": "round_prefer_floor",
     },
 )  # fmt: skip
-_INT64 = 9
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -19,7 +19,7 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(f"Resize {n.name!r} needs ONNX opset 11 or newer; export the model with a newer opset")
     sizes = None
     if n.has(3):
-        sizes = n.input(3) if n.dtype(3) == _INT64 else b.cast(n.input(3), _INT64)
+        sizes = n.input(3) if n.dtype(3) == INT64 else b.cast(n.input(3), INT64)
     elif not n.has(2):
         raise OpError(f"Resize {n.name!r} has neither scales nor sizes; give it one of them")
     attrs = {key: n.attr(key, default) for key, default in SCHEMA.attrs.items()}

@@ -18,5 +18,5 @@ def lower(b: Builder, n: Site) -> str:
     if kind != FLOAT and result == FLOAT:
         x, kind = b.cast(x, FLOAT), FLOAT
     transform = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
-    found = resize(b, n, x, "linear", transform)
-    return found if kind == result else b.cast(found, result)
+    resized = resize(b, n, x, "linear", transform)
+    return resized if kind == result else b.cast(resized, result)

@@ -10,10 +10,10 @@ SCHEMA = Schema("ResizeNearestNeighborV2", ("x", "size"), attrs=dict(ATTRS))
 
 def lower(b: Builder, n: Site) -> str:
     corners, centres = flags(n)
-    word = format_of(n, "NHWC")
+    layout = format_of(n, "NHWC")
     size = wanted(n)
-    axes = [word.index("H"), word.index("W")]
-    source = spatial_dims(n, 0, word)
+    axes = [layout.index("H"), layout.index("W")]
+    source = spatial_dims(n, 0, layout)
     if size is not None and min(source) > 0 and max(size) <= MANY:
         x = n.input(0)
         for axis, before, after in zip(axes, source, size, strict=True):

@@ -13,7 +13,7 @@ def lower(b: Builder, n: Site) -> str:
             f"Upsample {n.name!r} repeats {rows} and {columns} times over {n.rank()} dims; it takes 4 dims and positive strides"
         )
     sizes = b.const([1.0, 1.0, float(rows), float(columns)])
-    found = str(
+    repeated = str(
         b.op(
             "Resize",
             n.input(0),
@@ -24,4 +24,4 @@ def lower(b: Builder, n: Site) -> str:
             nearest_mode="floor",
         )
     )
-    return found if scale == 1.0 else str(b.op("Mul", found, b.scalar(scale, max(n.dtype(), 0))))
+    return repeated if scale == 1.0 else str(b.op("Mul", repeated, b.scalar(scale, max(n.dtype(), 0))))

@@ -21,9 +21,9 @@ def gather(b: Builder, n: Site, axis: int) -> str:
         raise OpError(
             f"{n.type} {n.name!r} has batch_dims {batch} with axis {axis} and indices of {depth} dims; lower batch_dims"
         )
-    moved = [*range(batch), axis, *(one for one in range(batch, rank) if one != axis)]
-    found = b.op("GatherND", b.transpose(x, moved), b.unsqueeze(b.cast(indices, INT64), [depth]), batch_dims=batch)
+    moved = [*range(batch), axis, *(dim for dim in range(batch, rank) if dim != axis)]
+    gathered = b.op("GatherND", b.transpose(x, moved), b.unsqueeze(b.cast(indices, INT64), [depth]), batch_dims=batch)
     between = axis - batch  # dims of x between batch and axis: they come out behind the dims of the indices
     total = rank - 1 + depth - batch
     perm = [*range(batch), *range(depth, depth + between), *range(batch, depth), *range(depth + between, total)]
-    return b.transpose(str(found), perm) if perm != list(range(total)) else str(found)
+    return b.transpose(str(gathered), perm) if perm != list(range(total)) else str(gathered)

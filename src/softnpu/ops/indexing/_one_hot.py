@@ -15,7 +15,7 @@ def one_hot(b: Builder, n: Site, numbers: str, values: tuple[str, str]) -> str:
     rank = n.rank(0)
     axis = int(n.attr("axis", -1)) % (rank + 1)
     indices = b.unsqueeze(b.cast(n.input(0), INT64), [axis])
-    here = b.reshape(numbers, [-1 if place == axis else 1 for place in range(rank + 1)])
+    here = b.reshape(numbers, [-1 if dim == axis else 1 for dim in range(rank + 1)])
     return str(b.op("Where", b.op("Equal", indices, here), *values))
 
 

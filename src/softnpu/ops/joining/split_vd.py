@@ -11,7 +11,7 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
     (axis,) = axes_of(n, [int(n.need("split_dim"))], n.rank())
-    sizes, size = [int(one) for one in n.need("size_splits")], n.shape()[axis]
+    sizes, size = [int(number) for number in n.need("size_splits")], n.shape()[axis]
     if sizes.count(-1) == 1 and size >= 0:
         sizes[sizes.index(-1)] = size - sum(sizes) - 1
     if not sizes or min(sizes) < 0 or (size >= 0 and sum(sizes) != size):

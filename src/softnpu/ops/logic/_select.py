@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from softnpu.ops.common.builder import Builder, Site
-from softnpu.ops.common.numbers import INT32, INT64
+from softnpu.ops.common.numbers import INT8, INT16, INT32, INT64, UINT16, UINT32
 
-_VIA = {2: INT32, 6: INT32, 7: INT32, 8: INT64}  # types that engines cannot choose in
+_VIA = {INT8: INT32, INT16: INT32, UINT16: INT32, UINT32: INT64}  # types that engines cannot choose in
 
 
 def choose(b: Builder, n: Site, condition: str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from softnpu.ops.common.builder import Builder, OpError, Site
-from softnpu.ops.common.numbers import FLOATS
-
-INT8, INT32, UINT8 = 2, 3, 4
+from softnpu.ops.common.numbers import FLOATS, INT8, INT32, UINT8
 
 
 def flat(b: Builder, n: Site) -> str:
@@ -32,8 +30,8 @@ def multiply(b: Builder, n: Site, turn1: bool, turn2: bool) -> str:
     x2 = _turned(b, n, 1) if turn2 else n.input(1)
     if n.dtype(0) in (INT8, UINT8):  # products of bytes are summed in int32, as the cube does it
         x1, x2 = b.cast(x1, INT32), b.cast(x2, INT32)
-    found = str(b.op("MatMul", x1, x2))
-    return found if bias is None else str(b.op("Add", found, bias))
+    product = str(b.op("MatMul", x1, x2))
+    return product if bias is None else str(b.op("Add", product, bias))
 
 
 def _turned(b: Builder, n: Site, index: int) -> str:

@@ -32,5 +32,5 @@ def lower(b: Builder, n: Site) -> str:
     bias = n.inputs[2] if n.has(2) else None
     if axis == 1:
         return str(b.op("Gemm", x, n.input(1), bias, transB=int(not transposed)))
-    found = str(b.op("MatMul", x, n.input(1) if transposed else b.transpose(n.input(1), [1, 0])))
-    return found if bias is None else str(b.op("Add", found, bias))
+    product = str(b.op("MatMul", x, n.input(1) if transposed else b.transpose(n.input(1), [1, 0])))
+    return product if bias is None else str(b.op("Add", product, bias))

@@ -4,19 +4,21 @@ Half precision is accumulated in float32, int8 in int32; the result has the type
 """
 
 from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.numbers import FLOAT, INT8, INT32
 from softnpu.ops.common.schema import Schema
 
 SCHEMA = Schema("GEMM", ("a", "b", "c", "alpha", "beta"), attrs={"transpose_a": False, "transpose_b": False})
-_FLOAT, _HALF, _INT8, _INT32, _BFLOAT = 0, 1, 2, 3, 27
 
 
 def lower(b: Builder, n: Site) -> str:
     result = n.dtype(2)
-    whole = n.dtype(0) == _INT8
-    left, right = (_operand(b, n, i, bool(n.attr(f"transpose_{word}", False)), whole) for i, word in enumerate("ab"))
+    whole = n.dtype(0) == INT8
+    left, right = (
+        _operand(b, n, i, bool(n.attr(f"transpose_{operand}", False)), whole) for i, operand in enumerate("ab")
+    )
     product = b.op("MatMulInteger", left, right) if whole else b.op("MatMul", left, right)
-    working = _INT32 if whole and result == _INT32 else _FLOAT
-    if whole and working != _INT32:
+    working = INT32 if whole and result == INT32 else FLOAT
+    if whole and working != INT32:
         product = b.cast(str(product), working)
     c, alpha, beta = (_as(b, n, i, working) for i in (2, 3, 4))
     total = b.op("Add", b.op("Mul", product, alpha), b.op("Mul", c, beta))
@@ -24,7 +26,7 @@ def lower(b: Builder, n: Site) -> str:
 
 
 def _operand(b: Builder, n: Site, index: int, flip: bool, whole: bool) -> str:
-    x = n.input(index) if whole else _as(b, n, index, _FLOAT)
+    x = n.input(index) if whole else _as(b, n, index, FLOAT)
     rank = n.rank(index)
     return b.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if flip else x
 

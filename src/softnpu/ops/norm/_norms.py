@@ -34,5 +34,5 @@ def per_channel(b: Builder, n: Site, index: int, rank: int, axis: int) -> str | 
 
 def channel_axis(n: Site, default: str) -> int:
     """Which dim holds the channels, by `data_format` (ND counts as channels first)."""
-    word = str(n.attr("data_format", default))
-    return n.rank(0) - 1 if word in ("NHWC", "NDHWC", "NLC") else 1
+    layout = str(n.attr("data_format", default))
+    return n.rank(0) - 1 if layout in ("NHWC", "NDHWC", "NLC") else 1

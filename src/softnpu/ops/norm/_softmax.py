@@ -9,15 +9,15 @@ from softnpu.ops.common.formats import axes_of
 def softmax(b: Builder, n: Site, log: bool = False) -> str:
     """Softmax of the first input over `axes`; more than one axis are taken together."""
     x = n.input(0)
-    given = n.attr("axes", [-1])
-    given = [given] if isinstance(given, int) else list(given)
-    if not given:
+    listed = n.attr("axes", [-1])
+    listed = [listed] if isinstance(listed, int) else list(listed)
+    if not listed:
         raise OpError(f"{n.type} {n.name!r} has no axes; name at least one")
-    if len(given) == 1:
-        if n.input_shapes[0] is None and given[0] == -1:
+    if len(listed) == 1:
+        if n.input_shapes[0] is None and listed[0] == -1:
             return str(b.op("LogSoftmax" if log else "Softmax", x, axis=-1))
-        return b.softmax(x, given[0], n.rank(0), log)
-    axes = axes_of(n, given, n.rank(0))
+        return b.softmax(x, listed[0], n.rank(0), log)
+    axes = axes_of(n, listed, n.rank(0))
     shifted = b.op("Sub", x, b.reduce("Max", x, axes))
     if log:
         return str(b.op("Sub", shifted, b.reduce("LogSumExp", str(shifted), axes)))

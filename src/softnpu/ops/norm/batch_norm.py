@@ -18,11 +18,11 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> tuple[str, ...]:
-    word = channels_last(n)
+    layout = channels_last(n)
     rank = n.rank(0)
-    if word not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
-        raise OpError(f"BatchNorm {n.name!r} has the data format {word!r}; use NHWC, NCHW, NDHWC or NCDHW")
-    letters = "NC" + "S" * (rank - 2) if word[1] == "C" else "N" + "S" * (rank - 2) + "C"
+    if layout not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
+        raise OpError(f"BatchNorm {n.name!r} has the data format {layout!r}; use NHWC, NCHW, NDHWC or NCDHW")
+    letters = "NC" + "S" * (rank - 2) if layout[1] == "C" else "N" + "S" * (rank - 2) + "C"
     empty = b.const(np.zeros(0, np.float32)) if n.outputs > 5 else ""
     if n.attr("is_training", True):
         return (*_training(b, n, letters), empty)
@@ -50,7 +50,7 @@ def _training(b: Builder, n: Site, letters: str) -> tuple[str, ...]:
     variance = b.reduce("Mean", str(b.op("Mul", centred, centred)), axes)
     deviation = b.op("Sqrt", b.op("Add", variance, b.scalar(float(n.attr("epsilon", 0.0001)), dtype)))
     tail = range(1, len(letters) - 1) if letters[1] == "C" else ()
-    scale, offset = (b.unsqueeze(n.input(one), tail) if tail else n.input(one) for one in (1, 2))
+    scale, offset = (b.unsqueeze(n.input(index), tail) if tail else n.input(index) for index in (1, 2))
     y = str(b.op("Add", b.op("Mul", b.op("Div", centred, deviation), scale), offset))
     unbiased = b.op("Mul", variance, b.scalar(count / max(count - 1, 1), dtype))
     flat_mean, flat_variance = b.squeeze(mean, axes), b.squeeze(str(unbiased), axes)

@@ -17,11 +17,11 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"LRN {n.name!r} has {n.rank()} dims and the region {region!r}; it takes 4, ACROSS_CHANNELS or WITHIN_CHANNEL"
         )
-    size, word = 2 * radius + 1, format_of(n, "NCHW")
-    x = first(b, n.input(0), word)
+    size, layout = 2 * radius + 1, format_of(n, "NCHW")
+    x = first(b, n.input(0), layout)
     if region == "ACROSS_CHANNELS":
-        return back(b, str(b.op("LRN", x, size=size, alpha=alpha * size, beta=beta, bias=bias)), word)
+        return back(b, str(b.op("LRN", x, size=size, alpha=alpha * size, beta=beta, bias=bias)), layout)
     dtype = max(n.dtype(), 0)
     mean = b.op("AveragePool", b.op("Mul", x, x), kernel_shape=[size] * 2, pads=[radius] * 4, count_include_pad=1)
     base = b.op("Add", b.op("Mul", mean, b.scalar(alpha * size * size, dtype)), b.scalar(bias, dtype))
-    return back(b, str(b.op("Div", x, b.op("Pow", base, b.scalar(beta, dtype)))), word)
+    return back(b, str(b.op("Div", x, b.op("Pow", base, b.scalar(beta, dtype)))), layout)

@@ -8,7 +8,7 @@ SCHEMA = Schema("MVNV2", attrs={"eps": 1e-9, "axes": (0, 2, 3)})
 
 
 def lower(b: Builder, n: Site) -> str:
-    axes = [int(one) for one in n.attr("axes", (0, 2, 3))]
+    axes = [int(axis) for axis in n.attr("axes", (0, 2, 3))]
     centred = b.op("Sub", n.input(0), b.reduce("Mean", n.input(0), axes))
     spread = b.op("Sqrt", b.reduce("Mean", str(b.op("Mul", centred, centred)), axes))
     return str(b.op("Div", centred, b.op("Add", spread, number(b, n, float(n.attr("eps", 1e-9))))))

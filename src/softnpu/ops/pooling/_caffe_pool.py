@@ -61,7 +61,11 @@ def pool(b: Builder, x: str, rows: Axis, columns: Axis, average: bool, dtype: in
     }
     if not average:
         return str(b.op("MaxPool", x, **attrs))
-    found = str(b.op("AveragePool", x, count_include_pad=1, **attrs))
+    averages = str(b.op("AveragePool", x, count_include_pad=1, **attrs))
     areas = np.outer(rows.lengths(), columns.lengths())
     full = rows.kernel * columns.kernel
-    return found if (areas == full).all() else str(b.op("Mul", found, b.const(full / areas[None, None], max(dtype, 0))))
+    return (
+        averages
+        if (areas == full).all()
+        else str(b.op("Mul", averages, b.const(full / areas[None, None], max(dtype, 0))))
+    )

@@ -22,16 +22,16 @@ SCHEMA = Schema(
 
 
 def lower(b: Builder, n: Site) -> str:
-    mode, word = int(n.attr("mode", 0)), format_of(n, "NCHW")
-    if mode not in (0, 1) or n.rank() != 4 or any(one != 1 for one in n.attr("dilation", [1])):
+    mode, layout = int(n.attr("mode", 0)), format_of(n, "NCHW")
+    if mode not in (0, 1) or n.rank() != 4 or any(number != 1 for number in n.attr("dilation", [1])):
         raise OpError(
             f"Pooling {n.name!r} has mode {mode} and {n.rank()} dims; it takes 0 (max) or 1 (average), 4 dims and no dilation"
         )
-    x = first(b, n.input(0), word)
+    x = first(b, n.input(0), layout)
     if n.attr("global_pooling", False):
-        return back(b, str(b.op("GlobalAveragePool" if mode else "GlobalMaxPool", x)), word)
+        return back(b, str(b.op("GlobalAveragePool" if mode else "GlobalMaxPool", x)), layout)
     window, stride, pad = (
-        [int(one) for one in n.attr(key, [value])] for key, value in (("window", 1), ("stride", 1), ("pad", 0))
+        [int(number) for number in n.attr(key, [value])] for key, value in (("window", 1), ("stride", 1), ("pad", 0))
     )
     if len(pad) == 1:
         pad *= 4
@@ -39,7 +39,7 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"Pooling {n.name!r} has window {window}, stride {stride} and pad {pad}; give 1 or 2, 1 or 2, and 4 numbers"
         )
-    ceil, sizes = not n.attr("ceil_mode", 0), (n.shape()[word.index("H")], n.shape()[word.index("W")])
+    ceil, sizes = not n.attr("ceil_mode", 0), (n.shape()[layout.index("H")], n.shape()[layout.index("W")])
     rows = plan(n, sizes[0], window[0], stride[0], pad[:2], ceil)
     columns = plan(n, sizes[1], window[-1], stride[-1], pad[2:], ceil)
-    return back(b, pool(b, x, rows, columns, bool(mode), n.dtype()), word)
+    return back(b, pool(b, x, rows, columns, bool(mode), n.dtype()), layout)

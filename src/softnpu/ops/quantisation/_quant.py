@@ -3,8 +3,8 @@
 import numpy as np
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT, INT8, INT64, UINT8, UINT64
 
-FLOAT, HALF, INT8, INT32, UINT8, UINT64, INT64 = 0, 1, 2, 3, 4, 10, 9
 _LIMITS = {INT8: (-128, 127), UINT8: (0, 255)}
 _ROUND = {"round": "Round", "floor": "Floor", "ceil": "Ceil", "ceiling": "Ceil"}
 
@@ -18,10 +18,10 @@ def rounded(b: Builder, n: Site, x: str, mode: str, dtype: int) -> str:
     """x rounded, limited and cast to an 8-bit type."""
     if dtype not in _LIMITS:
         raise OpError(f"{n.type} {n.name!r} has dst_type {dtype}; 2 (int8) and 4 (uint8) are supported")
-    word = _ROUND.get(mode.lower())
-    if word is None and mode.lower() != "trunc":
+    onnx_type = _ROUND.get(mode.lower())
+    if onnx_type is None and mode.lower() != "trunc":
         raise OpError(f"{n.type} {n.name!r} has round_mode {mode!r}; use Round, Floor, Ceil or Trunc")
-    whole = b.op(word, x) if word else b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
+    whole = b.op(onnx_type, x) if onnx_type else b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
     low, high = _LIMITS[dtype]
     return b.cast(b.clip(str(whole), low, high), dtype)
 

@@ -1,8 +1,9 @@
 """AscendDequant: int32 sums back to floats, with a scale for all or one per channel."""
 
 from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.numbers import FLOAT
 from softnpu.ops.common.schema import Schema
-from softnpu.ops.quantisation._quant import FLOAT, as_float, scale_of
+from softnpu.ops.quantisation._quant import as_float, scale_of
 
 SCHEMA = Schema(
     "AscendDequant",

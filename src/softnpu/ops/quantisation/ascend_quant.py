@@ -1,8 +1,9 @@
 """AscendQuant: round(x · scale + offset) in 8 bits; sqrt_mode applies the scale twice."""
 
 from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.numbers import FLOAT
 from softnpu.ops.common.schema import REQUIRED, Schema
-from softnpu.ops.quantisation._quant import FLOAT, as_float, rounded
+from softnpu.ops.quantisation._quant import as_float, rounded
 
 SCHEMA = Schema(
     "AscendQuant",

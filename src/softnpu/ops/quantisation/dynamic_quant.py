@@ -1,8 +1,9 @@
 """DynamicQuant: every row in int8 with a scale of its own, the largest magnitude over 127."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT, INT8
 from softnpu.ops.common.schema import Schema
-from softnpu.ops.quantisation._quant import FLOAT, INT8, as_float, rounded
+from softnpu.ops.quantisation._quant import as_float, rounded
 
 SCHEMA = Schema(
     "DynamicQuant", ("x", "smooth_scales?", "group_index?"), ("y", "scale"), {"dst_type": 2}, note="no group_index"

@@ -1,14 +1,14 @@
 """QuantBatchMatmulV3: a product of int8 matrices, scaled per column and per row."""
 
 from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.numbers import FLOAT, INT8, INT32
 from softnpu.ops.common.schema import REQUIRED, Schema
-from softnpu.ops.quantisation._quant import FLOAT, INT8, as_float, flip_last, rounded, scale_of
+from softnpu.ops.quantisation._quant import as_float, flip_last, rounded, scale_of
 
 SCHEMA = Schema(
     "QuantBatchMatmulV3", ("x1", "x2", "scale", "offset?", "bias?", "pertoken_scale?"),
     attrs={"dtype": REQUIRED, "transpose_x1": False, "transpose_x2": False}, note="64-bit scales as constants",
 )  # fmt: skip
-_INT32 = 3
 
 
 def lower(b: Builder, n: Site) -> str:
@@ -16,7 +16,7 @@ def lower(b: Builder, n: Site) -> str:
         flip_last(b, n.input(i), n.rank(i)) if n.attr(f"transpose_x{i + 1}", False) else n.input(i) for i in (0, 1)
     )
     product = b.op("MatMulInteger", left, right)
-    early = n.has(4) and n.dtype(4) == _INT32
+    early = n.has(4) and n.dtype(4) == INT32
     if early:
         product = b.op("Add", product, n.input(4))
     dtype = int(n.need("dtype"))

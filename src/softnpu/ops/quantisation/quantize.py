@@ -1,8 +1,9 @@
 """Quantize: round(x / scale) + zero point, limited to the type, with scales along an axis."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT
 from softnpu.ops.common.schema import REQUIRED, Schema
-from softnpu.ops.quantisation._quant import FLOAT, as_float
+from softnpu.ops.quantisation._quant import as_float
 
 SCHEMA = Schema("Quantize", ("x", "scales", "zero_points?"), attrs={"dtype": REQUIRED, "axis": 1})
 _TYPES = {
@@ -13,10 +14,10 @@ _TYPES = {
 
 
 def lower(b: Builder, n: Site) -> str:
-    word, rank = str(n.need("dtype")), n.rank(0)
-    if word not in _TYPES:
-        raise OpError(f"Quantize {n.name!r} has dtype {word!r}; use one of {', '.join(_TYPES)}")
-    dtype, low, high = _TYPES[word]
+    type_name, rank = str(n.need("dtype")), n.rank(0)
+    if type_name not in _TYPES:
+        raise OpError(f"Quantize {n.name!r} has dtype {type_name!r}; use one of {', '.join(_TYPES)}")
+    dtype, low, high = _TYPES[type_name]
     axis = int(n.attr("axis", 1)) % rank
 
     def along(index: int) -> str:

@@ -1,8 +1,9 @@
 """WeightQuantBatchMatmulV2: x times a weight that is stored in int8, (weight + offset) · scale."""
 
 from softnpu.ops.common.builder import Builder, OpError, Site
+from softnpu.ops.common.numbers import FLOAT, INT8
 from softnpu.ops.common.schema import Schema
-from softnpu.ops.quantisation._quant import FLOAT, INT8, as_float, flip_last, rounded, scale_of
+from softnpu.ops.quantisation._quant import as_float, flip_last, rounded, scale_of
 
 SCHEMA = Schema(
     "WeightQuantBatchMatmulV2",

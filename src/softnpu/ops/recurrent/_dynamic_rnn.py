@@ -27,11 +27,11 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(0.5 * (np.tanh(0.5 * x) + 1.0), dtype=x.dtype)
 
 
-def first_state(given: Array | None, batch: int, hidden: int) -> Array:
+def first_state(initial: Array | None, batch: int, hidden: int) -> Array:
     """The state before the first step."""
-    if given is None:
+    if initial is None:
         return np.zeros((batch, hidden), np.float32)
-    return given.astype(np.float32).reshape(batch, hidden)
+    return initial.astype(np.float32).reshape(batch, hidden)
 
 
 def alive(n: Site, lengths: Array | None, step: int) -> Array | None:

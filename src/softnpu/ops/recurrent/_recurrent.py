@@ -36,8 +36,8 @@ def project(b: Builder, n: Site, x: int, weight: int, bias: int | None) -> str:
         )
     out = n.shape(weight)[0]
     rows = b.reshape(n.input(x), [steps * batch, depth])
-    found = b.op("Gemm", rows, n.input(weight), n.inputs[bias] if bias is not None else None, transB=1)
-    return b.reshape(found, [steps, batch, out])
+    product = b.op("Gemm", rows, n.input(weight), n.inputs[bias] if bias is not None else None, transB=1)
+    return b.reshape(product, [steps, batch, out])
 
 
 def rows(b: Builder, n: Site, x: int) -> str:
@@ -54,10 +54,10 @@ def times(b: Builder, x: str, weight: str) -> str:
 
 def steps(b: Builder, x: str, count: int) -> list[str]:
     """A sequence as its steps, each [batch, …]."""
-    return [b.squeeze(one, [0]) for one in b.split(x, [1] * count, 0)]
+    return [b.squeeze(step, [0]) for step in b.split(x, [1] * count, 0)]
 
 
 def gathered(b: Builder, parts: list[str]) -> str:
     """Steps as a sequence."""
-    found = [b.unsqueeze(one, [0]) for one in parts]
-    return found[0] if len(found) == 1 else str(b.op("Concat", *found, axis=0))
+    unsqueezed = [b.unsqueeze(part, [0]) for part in parts]
+    return unsqueezed[0] if len(unsqueezed) == 1 else str(b.op("Concat", *unsqueezed, axis=0))

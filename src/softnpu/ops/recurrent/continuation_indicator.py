@@ -16,6 +16,6 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"ContinuationIndicator {n.name!r} has time_step {steps} and batch_size {batch}; both must be positive"
         )
-    found = np.ones((steps, batch), np.float32)
-    found[0] = 0
-    return b.const(found)
+    marks = np.ones((steps, batch), np.float32)
+    marks[0] = 0
+    return b.const(marks)

@@ -30,25 +30,25 @@ def compute(n: Site, x: Array, weight_input: Array, weight_hidden: Array, *rest:
     check(n)
     bias_input, bias_hidden, lengths, init_h = (*rest, None, None, None, None)[:4]
     steps, batch, hidden = x.shape[0], x.shape[1], weight_input.shape[1] // 3
-    places = [str(n.attr("gate_order", "zrh")).index(letter) for letter in "zrh"]
+    positions = [str(n.attr("gate_order", "zrh")).index(letter) for letter in "zrh"]
     inner = weight_hidden.astype(np.float32)
     offset = np.zeros(3 * hidden, np.float32) if bias_hidden is None else bias_hidden.astype(np.float32)
     inputs = x.astype(np.float32) @ weight_input.astype(np.float32) + (
         0 if bias_input is None else bias_input.astype(np.float32)
     )
     h = first_state(init_h, batch, hidden)
-    made = np.zeros((6, steps, batch, hidden), np.float32)
-    columns = slice(places[2] * hidden, (places[2] + 1) * hidden)
+    results = np.zeros((6, steps, batch, hidden), np.float32)
+    columns = slice(positions[2] * hidden, (positions[2] + 1) * hidden)
     for step in range(steps):
         before = np.split(inputs[step], 3, axis=1)
         around = np.split(h @ inner + offset, 3, axis=1)
-        z, r = (sigmoid(before[place] + around[place]) for place in places[:2])
-        side = around[places[2]]
+        z, r = (sigmoid(before[position] + around[position]) for position in positions[:2])
+        side = around[positions[2]]
         if not n.attr("reset_after", True):
             side = (r * h) @ inner[:, columns] + offset[columns]
-        new = np.tanh(before[places[2]] + (r * side if n.attr("reset_after", True) else side))
+        new = np.tanh(before[positions[2]] + (r * side if n.attr("reset_after", True) else side))
         state = (1 - z) * new + z * h
         on = alive(n, lengths, step)
         h = state if on is None else np.where(on, state, h)
-        made[:, step] = (state if on is None else np.where(on, state, 0), h, z, r, new, side)
-    return tuple(one.astype(x.dtype) for one in made)
+        results[:, step] = (state if on is None else np.where(on, state, 0), h, z, r, new, side)
+    return tuple(result.astype(x.dtype) for result in results)

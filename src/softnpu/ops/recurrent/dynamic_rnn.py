@@ -29,17 +29,17 @@ def infer(n: Site) -> list[tuple[int, Shape | None]]:
 def compute(n: Site, x: Array, w: Array, b: Array, *rest: Array | None) -> tuple[Array, ...]:
     check(n)
     lengths, init_h, init_c = (*rest, None, None, None)[:3]
-    if any(one is not None for one in rest[3:]):
+    if any(result is not None for result in rest[3:]):
         raise OpError(f"DynamicRNN {n.name!r} has peephole weights or a mask; they are not supported")
     steps, batch, hidden = x.shape[0], x.shape[1], w.shape[1] // 4
     weights, bias, clip = w.astype(np.float32), b.astype(np.float32), float(n.attr("cell_clip", -1.0))
-    places = [str(n.attr("gate_order", "ijfo")).index(letter) for letter in "ijfo"]
+    positions = [str(n.attr("gate_order", "ijfo")).index(letter) for letter in "ijfo"]
     h, c = first_state(init_h, batch, hidden), first_state(init_c, batch, hidden)
-    made = np.zeros((8, steps, batch, hidden), np.float32)
+    results = np.zeros((8, steps, batch, hidden), np.float32)
     inputs = x.astype(np.float32) @ weights[: x.shape[2]] + bias  # the part that needs no state, for all steps at once
     for step in range(steps):
         gates = np.split(inputs[step] + h @ weights[x.shape[2] :], 4, axis=1)
-        i, j, f, o = (gates[place] for place in places)
+        i, j, f, o = (gates[position] for position in positions)
         i, j, f, o = sigmoid(i), np.tanh(j), sigmoid(f + float(n.attr("forget_bias", 0.0))), sigmoid(o)
         cell = f * c + i * j
         cell = np.clip(cell, -clip, clip) if clip > 0 else cell
@@ -47,5 +47,5 @@ def compute(n: Site, x: Array, w: Array, b: Array, *rest: Array | None) -> tuple
         new = o * tanhc
         on = alive(n, lengths, step)
         h, c = (new, cell) if on is None else (np.where(on, new, h), np.where(on, cell, c))
-        made[:, step] = (new if on is None else np.where(on, new, 0), h, c, i, j, f, o, tanhc)
-    return tuple(one.astype(x.dtype) for one in made)
+        results[:, step] = (new if on is None else np.where(on, new, 0), h, c, i, j, f, o, tanhc)
+    return tuple(result.astype(x.dtype) for result in results)

@@ -26,12 +26,12 @@ def lower(b: Builder, n: Site) -> tuple[str, ...]:
     zero = b.const(np.zeros((batch, size), np.float32), max(n.dtype(), 0))
     hidden = rows(b, n, 6) if n.has(6) else zero
     cell = rows(b, n, 7) if n.has(7) else zero
-    found = []
+    states = []
     for gate, mark in zip(steps(b, gates, count), marks, strict=True):
         whole = b.op("Add", gate, times(b, b.op("Mul", hidden, mark), n.input(4)))
         take, keep, give, value = b.split(whole, [size] * 4, 1)
         kept = b.op("Mul", b.op("Mul", b.op("Sigmoid", keep), cell), mark)
         cell = b.op("Add", kept, b.op("Mul", b.op("Sigmoid", take), b.op("Tanh", value)))
         hidden = b.op("Mul", b.op("Sigmoid", give), b.op("Tanh", cell))
-        found.append(hidden)
-    return gathered(b, found), b.unsqueeze(hidden, [0]), b.unsqueeze(cell, [0])
+        states.append(hidden)
+    return gathered(b, states), b.unsqueeze(hidden, [0]), b.unsqueeze(cell, [0])

@@ -24,8 +24,8 @@ def lower(b: Builder, n: Site) -> tuple[str, ...]:
         inner = b.op("Add", inner, times(b, rows(b, n, 2), n.input(6)))
     hidden = rows(b, n, 3) if n.has(3) else b.const(np.zeros((batch, size), np.float32), max(n.dtype(), 0))
     marks = steps(b, b.unsqueeze(n.input(1), [2]), count)
-    found = []
-    for one, mark in zip(steps(b, inner, count), marks, strict=True):
-        hidden = b.op("Tanh", b.op("Add", one, times(b, b.op("Mul", hidden, mark), n.input(7))))
-        found.append(b.op("Tanh", b.op("Gemm", hidden, n.input(8), n.input(9), transB=1)))
-    return gathered(b, found), b.unsqueeze(hidden, [0])
+    results = []
+    for step, mark in zip(steps(b, inner, count), marks, strict=True):
+        hidden = b.op("Tanh", b.op("Add", step, times(b, b.op("Mul", hidden, mark), n.input(7))))
+        results.append(b.op("Tanh", b.op("Gemm", hidden, n.input(8), n.input(9), transB=1)))
+    return gathered(b, results), b.unsqueeze(hidden, [0])

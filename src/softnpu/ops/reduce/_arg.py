@@ -6,7 +6,7 @@ from softnpu.ops.common.builder import Builder, OpError, Site
 from softnpu.ops.common.numbers import BOOL, INT32, INT64, UINT32
 
 
-def place(b: Builder, n: Site, kind: str, axis: int) -> str:
+def extreme_index(b: Builder, n: Site, kind: str, axis: int) -> str:
     """ArgMax or ArgMin along an axis; the first of equal elements counts."""
     if n.input_shapes[0] is not None and not -n.rank(0) <= axis < n.rank(0):
         raise OpError(f"{n.type} {n.name!r} has the dimension {axis} on a tensor of {n.rank(0)} dims")
@@ -17,5 +17,5 @@ def place(b: Builder, n: Site, kind: str, axis: int) -> str:
     x = n.input(0)
     if n.dtype(0) in via:
         x = b.cast(x, via[n.dtype(0)])
-    found = str(b.op(kind, x, axis=axis, keepdims=0))
-    return found if wanted == INT64 else b.cast(found, wanted)
+    index = str(b.op(kind, x, axis=axis, keepdims=0))
+    return index if wanted == INT64 else b.cast(index, wanted)

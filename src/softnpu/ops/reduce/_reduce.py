@@ -9,15 +9,15 @@ from softnpu.ops.common.bodies import through
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.formats import axes_of
 from softnpu.ops.common.inputs import int64, ints, known, shape_of
-from softnpu.ops.common.numbers import BOOL, INT32, SHORTS, SMALL
+from softnpu.ops.common.numbers import BOOL, INT32, INT64, SHORTS, SMALL, UINT32
 from softnpu.ops.common.schema import REQUIRED, Lower, Schema
 
 _VIA: dict[str, Mapping[int, int]] = {
     "Sum": SMALL,
     "Mean": SMALL,
     "Prod": SMALL,
-    "Max": {**SHORTS, 8: 9},
-    "Min": {**SHORTS, 8: 9},
+    "Max": {**SHORTS, UINT32: INT64},
+    "Min": {**SHORTS, UINT32: INT64},
 }
 _LOGIC = {"All": "Min", "Any": "Max"}
 
@@ -53,11 +53,11 @@ def by_attribute(kind: str) -> Lower:
     return lower
 
 
-def _known(b: Builder, n: Site, kind: str, given: list[int]) -> str:
+def _known(b: Builder, n: Site, kind: str, listed: list[int]) -> str:
     keep = bool(n.attr("keep_dims", False))
-    axes: list[int] | None = given
+    axes: list[int] | None = listed
     if n.input_shapes[0] is not None:
-        axes = axes_of(n, given, n.rank(0))
+        axes = axes_of(n, listed, n.rank(0))
     if not axes:
         if n.attr("noop_with_empty_axes", True):
             return str(b.op("Identity", n.input(0)))

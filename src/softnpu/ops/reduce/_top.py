@@ -8,7 +8,7 @@ import numpy as np
 
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.inputs import ints, known
-from softnpu.ops.common.numbers import INT32, SMALL
+from softnpu.ops.common.numbers import INT32, INT64, SMALL
 
 ATTRS = {"sorted": True, "largest": True, "dim": -1}
 
@@ -26,4 +26,4 @@ def top_by_input(b: Builder, n: Site) -> tuple[str, str]:
     """TopK whose second input has the count."""
     if known(n, 1) is not None:
         return top(b, n, b.const(np.array([ints(n, 1, 1)[0]], np.int64)))
-    return top(b, n, b.cast(b.reshape(n.input(1), [1]), 9))
+    return top(b, n, b.cast(b.reshape(n.input(1), [1]), INT64))

@@ -3,10 +3,10 @@
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.inputs import ints
 from softnpu.ops.common.schema import Schema
-from softnpu.ops.reduce._arg import place
+from softnpu.ops.reduce._arg import extreme_index
 
 SCHEMA = Schema("ArgMaxV2", ("x", "dimension"), attrs={"dtype": 9}, note="dimension must be a constant")
 
 
 def lower(b: Builder, n: Site) -> str:
-    return place(b, n, "ArgMax", ints(n, 1, 1)[0])
+    return extreme_index(b, n, "ArgMax", ints(n, 1, 1)[0])

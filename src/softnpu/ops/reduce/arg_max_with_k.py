@@ -2,6 +2,7 @@
 
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.formats import axes_of
+from softnpu.ops.common.numbers import INT32
 from softnpu.ops.common.schema import Schema
 
 NO_AXIS = 10000
@@ -15,4 +16,4 @@ def lower(b: Builder, n: Site) -> tuple[str, str]:
     else:
         (axis,) = axes_of(n, [axis], n.rank())
     values, indices = b.op("TopK", x, b.const([int(n.attr("topk", 1))]), outputs=2, axis=axis)
-    return b.cast(indices, 3), values
+    return b.cast(indices, INT32), values

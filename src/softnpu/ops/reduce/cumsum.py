@@ -12,6 +12,6 @@ SCHEMA = Schema("Cumsum", ("x", "axis"), attrs={"exclusive": False, "reverse": F
 
 
 def lower(b: Builder, n: Site) -> str:
-    attrs: dict[str, Any] = {word: int(bool(n.attr(word, False))) for word in ("exclusive", "reverse")}
+    attrs: dict[str, Any] = {attribute: int(bool(n.attr(attribute, False))) for attribute in ("exclusive", "reverse")}
     axis = n.input(1) if shape_of(n, 1) == () else b.reshape(n.input(1), [])
     return through(b, n, 1, SMALL, lambda x: str(b.op("CumSum", x, axis, **attrs)))

@@ -10,7 +10,7 @@ SCHEMA = Schema("LpNormV2", attrs={"p": 2.0, "axes": (), "keepdim": False, "epsi
 
 
 def lower(b: Builder, n: Site) -> str:
-    p, axes = float(n.attr("p", 2.0)), [int(one) for one in n.attr("axes", ())] or None
+    p, axes = float(n.attr("p", 2.0)), [int(axis) for axis in n.attr("axes", ())] or None
     norm = _norm(b, n, p, axes, bool(n.attr("keepdim", False)))
     return str(b.op("Max", norm, number(b, n, float(n.attr("epsilon", 1e-12)))))
 

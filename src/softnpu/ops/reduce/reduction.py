@@ -9,9 +9,9 @@ _KINDS = {"SUM": "Sum", "ASUM": "L1", "SUMSQ": "SumSquare", "MEAN": "Mean"}
 
 
 def lower(b: Builder, n: Site) -> str:
-    word, coeff = str(n.attr("operation", "SUM")), float(n.attr("coeff", 1.0))
-    if word not in _KINDS:
-        raise OpError(f"Reduction {n.name!r} has the operation {word!r}; use one of {', '.join(_KINDS)}")
+    operation, coeff = str(n.attr("operation", "SUM")), float(n.attr("coeff", 1.0))
+    if operation not in _KINDS:
+        raise OpError(f"Reduction {n.name!r} has the operation {operation!r}; use one of {', '.join(_KINDS)}")
     (axis,) = axes_of(n, [int(n.attr("axis", 0))], n.rank())
-    found = b.reduce(_KINDS[word], n.input(0), list(range(axis, n.rank())), keepdims=False)
-    return found if coeff == 1.0 else str(b.op("Mul", found, b.scalar(coeff, max(n.dtype(), 0))))
+    reduced = b.reduce(_KINDS[operation], n.input(0), list(range(axis, n.rank())), keepdims=False)
+    return reduced if coeff == 1.0 else str(b.op("Mul", reduced, b.scalar(coeff, max(n.dtype(), 0))))

@@ -7,5 +7,5 @@ SCHEMA = Schema("SquareSumV1", attrs={"axis": REQUIRED, "keep_dims": True})
 
 
 def lower(b: Builder, n: Site) -> str:
-    axes = [int(one) for one in n.need("axis")]
+    axes = [int(axis) for axis in n.need("axis")]
     return b.reduce("SumSquare", n.input(0), axes or None, bool(n.attr("keep_dims", True)))

@@ -7,7 +7,7 @@ SCHEMA = Schema("ConfusionTransposeD", attrs={"perm": REQUIRED, "shape": REQUIRE
 
 
 def lower(b: Builder, n: Site) -> str:
-    perm, shape = [int(one) for one in n.need("perm")], [int(one) for one in n.need("shape")]
+    perm, shape = [int(number) for number in n.need("perm")], [int(number) for number in n.need("shape")]
     if n.need("transpose_first"):
         return b.reshape(b.transpose(n.input(0), perm), shape)
     return b.transpose(b.reshape(n.input(0), shape), perm)

@@ -8,8 +8,8 @@ SCHEMA = Schema("Permute", attrs={"order": [0]})
 
 
 def lower(b: Builder, n: Site) -> str:
-    order = [int(one) for one in n.attr("order", [0])]
+    order = [int(axis) for axis in n.attr("order", [0])]
     if len(axes_of(n, order, n.rank())) != len(order):
         raise OpError(f"Permute {n.name!r} has the order {order}; every dim may stand there once")
-    order = [one % n.rank() for one in order]
-    return b.transpose(n.input(0), order + [one for one in range(n.rank()) if one not in order])
+    order = [axis % n.rank() for axis in order]
+    return b.transpose(n.input(0), order + [axis for axis in range(n.rank()) if axis not in order])

@@ -7,8 +7,8 @@ SCHEMA = Schema("Squeeze", attrs={"axis": []})
 
 
 def lower(b: Builder, n: Site) -> str:
-    given = n.attr("axis") if n.attr("axis") is not None else n.attr("squeeze_dims")
-    axes = [given] if isinstance(given, int) else list(given or ())
+    listed = n.attr("axis") if n.attr("axis") is not None else n.attr("squeeze_dims")
+    axes = [listed] if isinstance(listed, int) else list(listed or ())
     if axes:
         return b.squeeze(n.input(0), axes)
     return str(b.op("Squeeze", n.input(0)))

@@ -1,6 +1,7 @@
 """SqueezeV3: dims of size 1 taken away; which, says an input."""
 
 from softnpu.ops.common.builder import Builder, Site
+from softnpu.ops.common.numbers import INT64
 from softnpu.ops.common.schema import Schema
 
 SCHEMA = Schema("SqueezeV3", ("x", "axes?"))
@@ -10,5 +11,5 @@ def lower(b: Builder, n: Site) -> str:
     if not n.has(1):
         return str(b.op("Squeeze", n.input(0)))
     if b.opset >= 13 and n.constants[1] is None:
-        return str(b.op("Squeeze", n.input(0), n.input(1) if n.dtype(1) == 9 else b.cast(n.input(1), 9)))
-    return b.squeeze(n.input(0), [int(one) for one in n.constant(1).reshape(-1)])
+        return str(b.op("Squeeze", n.input(0), n.input(1) if n.dtype(1) == INT64 else b.cast(n.input(1), INT64)))
+    return b.squeeze(n.input(0), [int(axis) for axis in n.constant(1).reshape(-1)])

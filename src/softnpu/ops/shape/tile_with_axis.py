@@ -12,4 +12,4 @@ def lower(b: Builder, n: Site) -> str:
     tiles = int(n.need("tiles"))
     if tiles < 1:
         raise OpError(f"TileWithAxis {n.name!r} repeats {tiles} times; it must be at least once")
-    return str(b.op("Tile", n.input(0), b.const([tiles if one == axis else 1 for one in range(n.rank())])))
+    return str(b.op("Tile", n.input(0), b.const([tiles if dim == axis else 1 for dim in range(n.rank())])))

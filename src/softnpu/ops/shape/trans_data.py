@@ -34,8 +34,8 @@ def lower(b: Builder, n: Site) -> str:
         raise OpError(
             f"TransData {n.name!r} needs fixed dims, not {list(n.shape(0))}; give the model fixed input shapes"
         )
-    made = _convert(n, Traced(b, n.input(0), n.shape(0), n.dtype(0)))
-    return str(made.name)
+    converted = _convert(n, Traced(b, n.input(0), n.shape(0), n.dtype(0)))
+    return str(converted.name)
 
 
 def compute(n: Site, x: Array) -> tuple[Array, ...]:

@@ -7,4 +7,4 @@ SCHEMA = Schema("TransposeD", attrs={"perm": REQUIRED})
 
 
 def lower(b: Builder, n: Site) -> str:
-    return b.transpose(n.input(0), [int(one) for one in n.need("perm")])
+    return b.transpose(n.input(0), [int(axis) for axis in n.need("perm")])

@@ -7,4 +7,4 @@ SCHEMA = Schema("Unsqueeze", attrs={"axes": REQUIRED})
 
 
 def lower(b: Builder, n: Site) -> str:
-    return b.unsqueeze(n.input(0), [int(one) for one in n.need("axes")])
+    return b.unsqueeze(n.input(0), [int(axis) for axis in n.need("axes")])

@@ -26,22 +26,22 @@ class _Plan:
 
 def _plan(n: Site, count: int) -> _Plan:
     masks = {name: int(n.attr(name, 0)) for name in MASKS}
-    ellipsis = [place for place in range(count) if masks["ellipsis_mask"] >> place & 1]
+    ellipsis = [position for position in range(count) if masks["ellipsis_mask"] >> position & 1]
     if len(ellipsis) > 1:
         raise OpError(f"{n.type} {n.name!r} has {len(ellipsis)} ellipses; one at most is possible")
     plan = _Plan()
     axis = result = 0
-    for place in range(count):
-        bit = 1 << place
-        if place in ellipsis:
-            after = sum(1 for later in range(place + 1, count) if not masks["new_axis_mask"] >> later & 1)
+    for position in range(count):
+        bit = 1 << position
+        if position in ellipsis:
+            after = sum(1 for later in range(position + 1, count) if not masks["new_axis_mask"] >> later & 1)
             skipped = n.rank(0) - axis - after
             axis, result = axis + skipped, result + skipped
         elif masks["new_axis_mask"] & bit:
             plan.fresh.append(result)
             result += 1
         else:
-            plan.places.append(place)
+            plan.places.append(position)
             plan.axes.append(axis)
             if masks["shrink_axis_mask"] & bit:
                 plan.gone.append(axis)
@@ -64,13 +64,13 @@ def strided(b: Builder, n: Site, begin: Sequence[int], end: Sequence[int], strid
     plan = _plan(n, len(begin))
     begin_mask, end_mask = int(n.attr("begin_mask", 0)), int(n.attr("end_mask", 0))
     cuts = []
-    for place, axis in zip(plan.places, plan.axes, strict=True):
-        first, last, step = begin[place], end[place], strides[place]
+    for position, axis in zip(plan.places, plan.axes, strict=True):
+        first, last, step = begin[position], end[position], strides[position]
         if axis in plan.gone:
             first, last, step = first, first + 1 if first != -1 else FAR, 1
         else:
-            first = (0 if step > 0 else FAR) if begin_mask >> place & 1 else first
-            last = (FAR if step > 0 else -FAR) if end_mask >> place & 1 else last
+            first = (0 if step > 0 else FAR) if begin_mask >> position & 1 else first
+            last = (FAR if step > 0 else -FAR) if end_mask >> position & 1 else last
         if (first, last, step) != (0, FAR, 1):
             cuts.append((first, last, axis, step))
     x = n.input(0)
@@ -87,7 +87,9 @@ def computed(b: Builder, n: Site, strides: Sequence[int]) -> str:
         return _reshape(b, n.input(0), plan)
     rows = b.const(np.array(plan.places, np.int64))
     begin, end = (b.op("Gather", int64(b, n, index), rows, axis=0) for index in (1, 2))
-    steps = [1 if axis in plan.gone else strides[place] for place, axis in zip(plan.places, plan.axes, strict=True)]
+    steps = [
+        1 if axis in plan.gone else strides[position] for position, axis in zip(plan.places, plan.axes, strict=True)
+    ]
     begins = _mask(b, begin, n.attr("begin_mask", 0), plan, [0 if step > 0 else FAR for step in steps])
     ends = _mask(b, end, n.attr("end_mask", 0), plan, [FAR if step > 0 else -FAR for step in steps])
     if plan.gone:
@@ -102,11 +104,11 @@ def computed(b: Builder, n: Site, strides: Sequence[int]) -> str:
     return _reshape(b, str(b.op("Slice", n.input(0), begins, ends, axes, numbers)), plan)
 
 
-def _mask(b: Builder, given: str, mask: int, plan: _Plan, instead: list[int]) -> str:
-    open_ends = np.array([bool(int(mask) >> place & 1) for place in plan.places])
+def _mask(b: Builder, bounds: str, mask: int, plan: _Plan, instead: list[int]) -> str:
+    open_ends = np.array([bool(int(mask) >> position & 1) for position in plan.places])
     if not open_ends.any():
-        return given
-    return str(b.op("Where", b.const(open_ends), b.const(np.array(instead, np.int64)), given))
+        return bounds
+    return str(b.op("Where", b.const(open_ends), b.const(np.array(instead, np.int64)), bounds))
 
 
 def _reshape(b: Builder, x: str, plan: _Plan) -> str:

@@ -10,11 +10,11 @@ SCHEMA = Schema("ReverseSequence", ("x", "seq_lengths"), attrs={"seq_dim": REQUI
 
 def lower(b: Builder, n: Site) -> str:
     rank = n.rank(0)
-    time, batch = (axes_of(n, [int(n.attr(word, 0))], rank)[0] for word in ("seq_dim", "batch_dim"))
+    time, batch = (axes_of(n, [int(n.attr(attribute, 0))], rank)[0] for attribute in ("seq_dim", "batch_dim"))
     if time == batch:
         raise OpError(f"ReverseSequence {n.name!r} has seq_dim and batch_dim {time}; they must differ")
     perm = [batch, time, *(axis for axis in range(rank) if axis not in (batch, time))]
     undo = [perm.index(axis) for axis in range(rank)]
     moved = n.input(0) if perm == undo == list(range(rank)) else b.transpose(n.input(0), perm)
-    found = str(b.op("ReverseSequence", moved, int64(b, n, 1), batch_axis=0, time_axis=1))
-    return found if moved == n.input(0) else b.transpose(found, undo)
+    turned = str(b.op("ReverseSequence", moved, int64(b, n, 1), batch_axis=0, time_axis=1))
+    return turned if moved == n.input(0) else b.transpose(turned, undo)

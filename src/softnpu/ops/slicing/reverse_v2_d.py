@@ -9,8 +9,8 @@ _BEFORE_ALL = -(1 << 31)
 
 
 def lower(b: Builder, n: Site) -> str:
-    given = n.need("axis")
-    axes = axes_of(n, [given] if isinstance(given, int) else given, n.rank())
+    listed = n.need("axis")
+    axes = axes_of(n, [listed] if isinstance(listed, int) else listed, n.rank())
     if not axes:
         return n.input(0)
     many = len(axes)

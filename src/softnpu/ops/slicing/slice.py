@@ -10,7 +10,7 @@ SCHEMA = Schema("Slice", ("x", "offsets?", "size?"), note="NPUSlice of ONNX file
 
 def lower(b: Builder, n: Site) -> str:
     if not n.has(1) and "offsets" in n.attrs:
-        return cut(b, n, [int(one) for one in n.need("offsets")], [int(one) for one in n.need("size")])
+        return cut(b, n, [int(number) for number in n.need("offsets")], [int(number) for number in n.need("size")])
     if known(n, 1) is not None and known(n, 2) is not None:
         return cut(b, n, ints(n, 1), ints(n, 2))
     offsets, sizes = int64(b, n, 1), int64(b, n, 2)

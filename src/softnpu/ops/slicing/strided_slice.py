@@ -12,7 +12,7 @@ SCHEMA = Schema(
 
 def lower(b: Builder, n: Site) -> str:
     if not n.has(1) and "begin" in n.attrs:  # NPUIndexing of ONNX files
-        return strided(b, n, *([int(one) for one in n.need(name)] for name in ("begin", "end", "strides")))
+        return strided(b, n, *([int(number) for number in n.need(name)] for name in ("begin", "end", "strides")))
     if known(n, 1) is None or known(n, 2) is None:
         count = n.shape(1)[0]
         return computed(b, n, ints(n, 3) if n.has(3) else [1] * count)

@@ -11,9 +11,9 @@ SCHEMA = Schema("Log", attrs={"base": -1.0, "scale": 1.0, "shift": 0.0})
 
 def lower(b: Builder, n: Site) -> str:
     base = float(n.attr("base", -1.0))
-    found = str(b.op("Log", affine(b, n)))
+    logarithm = str(b.op("Log", affine(b, n)))
     if base == -1.0:
-        return found
+        return logarithm
     if base <= 0 or base == 1.0:
         raise OpError(f"Log {n.name!r} has the base {base}; it must be positive and not 1, or -1 for e")
-    return str(b.op("Div", found, b.scalar(math.log(base), n.dtype(0))))
+    return str(b.op("Div", logarithm, b.scalar(math.log(base), n.dtype(0))))

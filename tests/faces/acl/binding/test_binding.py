@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,20 @@ def test_submodules_can_be_imported_both_ways(name: str) -> None:
 @pytest.mark.parametrize(("module", "count"), COUNTS.items())
 def test_all_functions_are_declared(module: str, count: int) -> None:
     assert len(rows_of(module)) == count
+
+
+def test_rows_name_the_file_that_defines_their_body() -> None:
+    folder = Path(acl.__file__).parent / "_bodies"
+    named = {(f"{row.body.replace('.', '/')}.py", name) for _, name, row in ROWS if row.body}
+    defined = {
+        (str(file.relative_to(folder)), node.name)
+        for file in folder.rglob("[!_]*.py")
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+    assert defined <= named, "a body that no row names: `make docs`, or a name that the manual does not have"
+    by_loop = {"media/desc.py", "media/vdec.py", "media/venc.py"}  # these also make getters and setters in a loop
+    assert {file for file, _ in named - defined} == by_loop
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -18,8 +18,8 @@ from softnpu.compiler.passes.aipp.config import AippConfig
 from softnpu.compiler.passes.aipp.insert import Setting, describe_input, insert
 from softnpu.graph import aipp
 from softnpu.graph.aipp import AippParams
+from softnpu.graph.inout import AippEntry, TensorInfo
 from softnpu.graph.ir import Graph
-from softnpu.graph.om import TensorInfo
 from tests.unit.compiler.onnx_graphs import load, model, original
 
 RGB = AippParams(3, mean=(104, 117, 123, 0), var_reci=(0.017, 0.018, 0.019, 1.0))
@@ -99,11 +99,11 @@ def test_static_yuv_with_crop_and_description(tmp_path: Path) -> None:
     insert(graph, [AippConfig(params=params)])
     (data,) = graph.inputs
     assert data.output.shape == (1, 18, 16, 1) and data.output.bytes() == 12 * 16 * 3 // 2
-    tensor, extra = TensorInfo("x", 4, 1, [1, 18, 16, 1], 288), {}  # type: ignore[var-annotated]
-    describe_input(graph, data, tensor, extra, [])
+    tensor, entries = TensorInfo("x", 4, 1, [1, 18, 16, 1], 288), {}  # type: ignore[var-annotated]
+    describe_input(graph, data, tensor, entries, [])
     assert (tensor.dims, tensor.dims_v2) == ([1, 12, 16, 3], [1, 18, 16, 1])
-    assert extra["aipp"]["x"]["type"] == 1
-    assert extra["aipp"]["x"]["info"]["outDims"][0]["srcSize"] == 288
+    assert entries["x"].type == 1
+    assert entries["x"].info["outDims"][0]["srcSize"] == 288
 
 
 def test_batch_gears_leave_the_batch_open(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_dynamic(tmp_path: Path) -> None:
     assert [node.type for node in lower(graph).host] == ["AippDynamic"]
     infer_graph(graph)
     assert graph.outputs[0].value.shape == (2, 4, 8, 10)
-    tensor, extra = TensorInfo("x", 4, 1, [2, -1, -1, -1], 0, ranges=[(2, 2)]), {}  # type: ignore[var-annotated]
-    describe_input(graph, data, tensor, extra, [])
-    describe_input(graph, block, tensor, extra, [])
+    tensor, entries = TensorInfo("x", 4, 1, [2, -1, -1, -1], 0, ranges=[(2, 2)]), {}  # type: ignore[var-annotated]
+    describe_input(graph, data, tensor, entries, [])
+    describe_input(graph, block, tensor, entries, [])
     assert (tensor.size, tensor.ranges) == (5000, [])
-    assert extra["aipp"]["x"]["feature"] == "x" and extra["aipp"]["ascend_dynamic_aipp_data"] == {"type": 3}
+    assert entries["x"].feature == "x" and entries["ascend_dynamic_aipp_data"] == AippEntry(3)
 
 
 def test_two_dynamic_inputs(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from softnpu.compiler.messages import error
 from softnpu.compiler.options.rows import Options
 from softnpu.compiler.passes.aipp.config import AippConfig, invalid
 from softnpu.graph import aipp
+from softnpu.graph.inout import AippEntry, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Shape, Value
-from softnpu.graph.om import TensorInfo
 
 NCHW, NHWC = 0, 1
 UINT8 = 4
@@ -266,38 +266,42 @@ def _ranges(
 # ---- what programs see -----------------------------------------------------------------------------------------------
 
 
-def describe_input(graph: Graph, node: Node, tensor: TensorInfo, extra: dict[str, Any], cases: Sequence[Shape]) -> None:
-    """Complete the description of an input with AIPP, and note under `extra["aipp"][name]` what the executor needs: the type
+def describe_input(
+    graph: Graph, node: Node, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
+) -> None:
+    """Complete the description of an input with AIPP, and note in `entries`, under its name, what the executor needs: the type
     (aclmdlInputAippType), and for static AIPP the answer of get_first_aipp_info. `cases` are the shapes of the gears."""
     for found in aipp.find(graph):
         if found.block is node:
-            extra.setdefault("aipp", {})[node.name] = {"type": 3}
+            entries[node.name] = AippEntry(3)
         if found.data is not node:
             continue
         if found.static:
-            _describe_static(found, tensor, extra, cases)
+            _describe_static(found, tensor, entries, cases)
         else:
-            _describe_dynamic(found, tensor, extra)
+            _describe_dynamic(found, tensor, entries)
 
 
-def _describe_static(found: aipp.AippInput, tensor: TensorInfo, extra: dict[str, Any], cases: Sequence[Shape]) -> None:
+def _describe_static(
+    found: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
+) -> None:
     shape = found.data.output.shape or ()
     tensor.dims, tensor.dims_v2 = list(found.data.attrs["aipp_dims"]), list(shape)
     sizes = [aipp.source_size(found.data, one) for one in (cases or [shape])]
     known = [size for size in sizes if min(size) >= 0]
-    extra.setdefault("aipp", {})[found.data.name] = {"type": 1, "info": aipp.first_info(found, known)}
+    entries[found.data.name] = AippEntry(1, aipp.first_info(found, known))
 
 
-def _describe_dynamic(found: aipp.AippInput, tensor: TensorInfo, extra: dict[str, Any]) -> None:
+def _describe_dynamic(found: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry]) -> None:
     tensor.size, tensor.ranges = found.max_src_image_size, []
     attrs = found.node.attrs
     assert found.block is not None
-    extra.setdefault("aipp", {})[found.data.name] = {
-        "type": 2,
-        "block": found.block.name,
-        "feature": found.node.output.name,
-        "dtype": attrs["model_dtype"],
-        "format": attrs["model_format"],
-        "shape": attrs["model_shape"],
-        "max_src_image_size": found.max_src_image_size,
-    }
+    entries[found.data.name] = AippEntry(
+        2,
+        block=found.block.name,
+        feature=found.node.output.name,
+        dtype=attrs["model_dtype"],
+        format=attrs["model_format"],
+        shape=attrs["model_shape"],
+        max_src_image_size=found.max_src_image_size,
+    )

@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from softnpu.flow import codes, log
-from softnpu.flow.engines.embedded.supervisor import Crew
-from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
+from softnpu.flow import atomic, codes, log
+from softnpu.flow.atomic import Taken
+from softnpu.flow.engines.embedded.supervisor import Supervisor
+from softnpu.flow.engines.outputs import Fetched, Outputs
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.transactions import Ids
@@ -32,25 +33,26 @@ class Session:
         self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
         self._feeding = threading.Lock()
         self._turn = threading.Lock()
-        self._pumper: object = None  # whose turn it is to read; an object of that call
+        self._reader: object = None  # whose turn it is to read; an object of that call
         self._news = threading.Condition()
         self._followers = 0
         self._closed = False
         self._pid = os.getpid()
         self._foreign = False
-        self.crew = Crew(plan, self._outputs, self._tell)
-        self._endpoint = self.crew.endpoint
-        self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
-        self.crew.start()
-        self._provider = self.crew.allocate
+        self.supervisor = Supervisor(plan, self._outputs, self._tell)
+        self._endpoint = self.supervisor.endpoint
+        self._outbox, self._inbox = self._endpoint.outbox, self._endpoint.inbox
+        self._routes = [self.supervisor.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
+        self.supervisor.start()
+        self._provider = self.supervisor.allocate
         tensor.add_provider(self._provider)
         _sessions.add(self)
 
     def _taken(self, message: Message) -> None:
         if message.ticket is not None:  # else it was taken before, and put back
-            if self._endpoint.taken(message):
-                self._endpoint.flush()
-            self._endpoint.finished(message.ticket)
+            if self._inbox.taken(message):
+                self._outbox.flush()
+            self._inbox.finished(message.ticket)
             message.ticket = None
 
     # ---- feed --------------------------------------------------------------------------------------------------------
@@ -68,44 +70,43 @@ class Session:
         return codes.QUEUE_FULL if code is None else code
 
     def _try_feed(self, items: list[tuple[int, Message]]) -> int | None:
-        endpoint = self._endpoint
+        outbox = self._outbox
         with self._feeding:
-            if self._closed or self.crew.failure:
+            if self._closed or self.supervisor.failure:
                 return self._over()
             for index, _ in items:
-                while not endpoint.room(self._routes[index]):
-                    if endpoint.ask(self._routes[index]):
+                while not outbox.room(self._routes[index]):
+                    if outbox.ask(self._routes[index]):
                         return None
             return self._feed_now(items)
 
     def _feed_now(self, items: list[tuple[int, Message]]) -> int:
-        """An interrupt comes before or after the two lines that feed; what is left to do then is done by whoever comes next."""
-        ids, endpoint = self._ids, self._endpoint
+        """The line that promises the records feeds them; what is left to do then may be done by whoever comes next."""
+        ids, outbox = self._ids, self._outbox
         code, numbers = ids.planned(items)
         if code:
             return code
         try:
-            with endpoint.lock:
-                if endpoint.todo:
-                    endpoint.catch_up()
-                made = endpoint.made(self._routes[items[0][0]], items[0][1])
+            with self._endpoint.lock:
+                if outbox.promised:
+                    outbox.catch_up()
+                records = outbox.records_for(self._routes[items[0][0]], items[0][1])
                 for index, message in items[1:]:
-                    made += endpoint.made(self._routes[index], message)
-                ids.numbers = numbers
-                endpoint.todo += made
-                clear = endpoint.flush()
+                    records += outbox.records_for(self._routes[index], message)
+                atomic.promise(outbox, records, ids, numbers)
+                clear = outbox.flush()
         except BaseException:
-            self.crew.unblock()
+            self.supervisor.unblock()
             raise
         if not clear:
-            self.crew.unblock()
+            self.supervisor.unblock()
         return codes.SUCCESS
 
     # ---- fetch -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, taken: Taken | None = None) -> Fetched:
         """One result of each of these outputs."""
-        taken: Hand = [] if hand is None else hand
+        mine: Taken = [] if taken is None else taken
         if self._foreign:
             return [], None, self._over()
         with self._endpoint.lock:
@@ -113,27 +114,27 @@ class Session:
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align, taken), until, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def put_back(self, hand: Hand) -> None:
+    def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
         with self._endpoint.lock:
-            self._outputs.put_back(hand)
+            self._outputs.put_back(taken)
         self._tell()
 
-    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
+    def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
         with self._endpoint.lock:
-            found = self._outputs.ready(indexes, align, hand)
-        if found is None and (self._closed or self.crew.failure):
+            found = self._outputs.ready(indexes, align, taken)
+        if found is None and (self._closed or self.supervisor.failure):
             return [], None, self._over()
         return found
 
     def _over(self) -> int:
         if self._foreign:
             log.error("The graph belongs to process %s, of which this is a fork: build one of its own here.", self._pid)
-        elif self.crew.failure:
-            log.error("The graph has ended: %s", self.crew.failure)
+        elif self.supervisor.failure:
+            log.error("The graph has ended: %s", self.supervisor.failure)
         return codes.FAILED
 
     def disown(self) -> None:
@@ -156,10 +157,10 @@ class Session:
             turn = object()
             try:  # an interrupt may come at any time: it must not leave the turn with nobody
                 mine = self._take_turn(turn)
-                late = mine and not self._pump(until, deadline)
+                late = mine and not self._read_or_sleep(until, deadline)
             finally:
-                if self._pumper is turn:
-                    self._pumper = None
+                if self._reader is turn:
+                    self._reader = None
                     self._tell()
             if late:
                 return ready()
@@ -172,35 +173,35 @@ class Session:
                         if found is not None or (rest is not None and rest <= 0):
                             return found
                         self._reply()  # whoever reads may sleep in the middle of that
-                        if self._pumper is not None:  # else nobody reads any more: it is our turn
+                        if self._reader is not None:  # else nobody reads any more: it is our turn
                             self._news.wait(rest)
                     finally:
                         self._followers -= 1
 
     def _take_turn(self, turn: object) -> bool:
         with self._turn:
-            if self._pumper is None:
-                self._pumper = turn
-        return self._pumper is turn
+            if self._reader is None:
+                self._reader = turn
+        return self._reader is turn
 
-    def _pump(self, until: float | None, deadline: Callable[[], float | None] | None) -> bool:
+    def _read_or_sleep(self, until: float | None, deadline: Callable[[], float | None] | None) -> bool:
         """Read what came, or sleep until something does; False when the time is up."""
-        endpoint = self._endpoint
-        if endpoint.read():
+        inbox = self._inbox
+        if inbox.read():
             return True
         self._reply()
         rest = _left(until, deadline)
         if rest is not None and rest <= 0:
             return False
-        endpoint.wait(rest, self.crew.alarm)
-        self.crew.quiet()
-        endpoint.read()
+        self._endpoint.wait(rest, self.supervisor.alarm)
+        self.supervisor.quiet()
+        inbox.read()
         return True
 
     def _reply(self) -> None:
         """Workers that wait for room in an output hear of it now."""
-        self._endpoint.answer()
-        self._endpoint.flush()
+        self._inbox.answer()
+        self._outbox.flush()
 
     def _tell(self) -> None:
         if self._followers:
@@ -212,12 +213,12 @@ class Session:
         turn = object()
         try:
             if not self._closed and not self._foreign and self._take_turn(turn):
-                while self._endpoint.read():
+                while self._inbox.read():
                     pass
-                self._endpoint.flush()
+                self._outbox.flush()
         finally:
-            if self._pumper is turn:
-                self._pumper = None
+            if self._reader is turn:
+                self._reader = None
                 self._tell()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
@@ -232,11 +233,11 @@ class Session:
         self._gain(lambda: self._take_turn(turn))
         fed = self._gain(lambda: self._feeding.acquire(timeout=_LOOK_SECONDS))
         try:
-            self.crew.close()
+            self.supervisor.close()
         finally:
             if fed:
                 self._feeding.release()
-            self._pumper = None
+            self._reader = None
         with self._news:
             self._news.notify_all()
 
@@ -246,13 +247,13 @@ class Session:
         while not attempt():
             if time.monotonic() > until:
                 return False
-            self.crew.ring()
+            self.supervisor.ring()
             time.sleep(_SHORTEST)
         return True
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""
-        return self.crew.statistics()
+        return self.supervisor.statistics()
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -16,25 +16,26 @@ from typing import Any
 
 from softnpu.base import config
 from softnpu.flow import codes, log
-from softnpu.flow.engines.embedded import pipes, worker
+from softnpu.flow.engines.embedded import pipes
 from softnpu.flow.engines.embedded.zygote import zygote
+from softnpu.flow.engines.notices import RESTARTED
 from softnpu.flow.engines.outputs import Outputs
-from softnpu.flow.engines.supervisor import CommonCrew, Worker
+from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
 from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.channels import EPOCHS, recover
-from softnpu.flow.transport.endpoint import Endpoint, Queue
+from softnpu.flow.transport.channels import EPOCHS, Queue, recover
+from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.memory import ARENA_SIZE, Atlas, Bytes
 from softnpu.runtime import segment
 
 _GRACE = 1.0
 
 
-class Member(Worker):
+class WorkerProcess(Supervised):
     """One worker process."""
 
     def __init__(self, number: int) -> None:
@@ -49,7 +50,7 @@ class Member(Worker):
         return self.lives % EPOCHS
 
 
-class Crew(CommonCrew):
+class Supervisor(CommonSupervisor):
     """Owns the processes, the pipes and the memory of a session."""
 
     def __init__(self, plan: Plan, outputs: Outputs, tell: Callable[[], None]) -> None:
@@ -75,9 +76,10 @@ class Crew(CommonCrew):
             (self._pipes[APPLICATION][0], writes),
             self,
         )
-        self.members = [Member(number) for number in range(1, self.layout.processes)]
+        self.outbox = self.endpoint.outbox
+        self.workers = [WorkerProcess(number) for number in range(1, self.layout.processes)]
         self._stuck = False
-        self._watch = threading.Thread(target=self._supervise, daemon=True, name="dataflow crew")
+        self._watch = threading.Thread(target=self._supervise, daemon=True, name="dataflow supervisor")
         self.on_tap: Callable[[int, bytes], None] | None = None
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
@@ -92,26 +94,26 @@ class Crew(CommonCrew):
             self.on_tap(number, data)
         if kind == wire.NOTICE:
             name, *content = pickle.loads(data)
-            self._told(self.members[number - 1], name, content)
+            self._told(self.workers[number - 1], name, content)
 
-    def _tell_others(self, member: Worker, *content: Any) -> None:
-        for other in self.members:
-            if other is not member:
+    def _tell_others(self, worker: Supervised, *content: Any) -> None:
+        for other in self.workers:
+            if other is not worker:
                 self._notify(other.number, *content)
-        self.endpoint.flush()
+        self.outbox.flush()
 
     # ---- starting ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all workers and wait until their functions are loaded; DfException if one cannot be."""
         try:
-            for member in self.members:
-                self._spawn(member, {})
+            for worker in self.workers:
+                self._spawn(worker, {})
             self._watch.start()
-            while not all(member.ready for member in self.members) and not self.failure:
+            while not all(worker.ready for worker in self.workers) and not self.failure:
                 self.endpoint.wait(None, self.alarm)
                 self.quiet()
-                self.endpoint.read()
+                self.endpoint.inbox.read()
         except OSError as problem:
             self.failure = f"a process could not be started: {problem}"
         except BaseException:
@@ -121,42 +123,42 @@ class Crew(CommonCrew):
             self.close()
             raise DfException(f"The graph {self.plan.name} cannot be deployed: {self.failure}", codes.FAILED)
 
-    def _spawn(self, member: Member, poison: dict[int, dict[int, int]]) -> None:
+    def _spawn(self, worker: WorkerProcess, fatal: dict[int, dict[int, int]]) -> None:
         ours, theirs = socket.socketpair()
-        peers = sorted(self.layout.peers(member.number))
-        for seat in self.layout.seats_of(member.number):
+        peers = sorted(self.layout.peers(worker.number))
+        for seat in self.layout.seats_of(worker.number):
             self.rows[seat.number].words[cells.STATE] = cells.STARTING
         with tempfile.TemporaryFile() as content, pipes.standard() as standard:
-            pickle.dump(self._spec(member, poison, peers), content)
-            pickle.dump({"plan": self._part(member.number), "layout": self.layout}, content)
+            pickle.dump(self._spec(worker, fatal, peers), content)
+            pickle.dump({"plan": self._part(worker.number), "layout": self.layout}, content)
             content.flush()
             content.seek(0)
-            ends = [self._pipes[member.number][0], *(self._pipes[peer][1] for peer in peers)]
+            ends = [self._pipes[worker.number][0], *(self._pipes[peer][1] for peer in peers)]
             descriptors = [theirs.fileno(), content.fileno(), *standard, self._segment, *ends]
-            member.ready = False
-            member.pid = zygote().start(descriptors)
+            worker.ready = False
+            worker.pid = zygote().start(descriptors)
         theirs.close()
-        if member.life is not None:
-            member.life.close()
-        member.life = ours
+        if worker.life is not None:
+            worker.life.close()
+        worker.life = ours
 
-    def _spec(self, member: Member, poison: dict[int, dict[int, int]], peers: list[int]) -> dict[str, Any]:
+    def _spec(self, worker: WorkerProcess, fatal: dict[int, dict[int, int]], peers: list[int]) -> dict[str, Any]:
         return {
-            "process": member.number,
-            "epoch": member.epoch,
-            "life": member.lives,
-            "epochs": {other.number: other.epoch for other in self.members},
+            "process": worker.number,
+            "epoch": worker.epoch,
+            "life": worker.lives,
+            "epochs": {other.number: other.epoch for other in self.workers},
             "peers": peers,
-            "arena": member.number + 1,
-            "poison": poison,
+            "arena": worker.number + 1,
+            "fatal": fatal,
             **self._common_spec(),
             "memory_limit": self.settings.memory_limit,
-            "environment": self._environment(member),
+            "environment": self._environment(worker),
         }
 
-    def _environment(self, member: Member) -> dict[str, str]:
+    def _environment(self, worker: WorkerProcess) -> dict[str, str]:
         environment = config.whole_environment()
-        for seat in self.layout.seats_of(member.number):
+        for seat in self.layout.seats_of(worker.number):
             node = self.plan.nodes[seat.node]
             if node.visible_device:
                 environment["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
@@ -190,12 +192,12 @@ class Crew(CommonCrew):
             poll = select.poll()
             poll.register(self._call, select.POLLIN)
             lives = {}
-            for member in self.members:
-                if member.life is not None:
-                    lives[member.life.fileno()] = member
-                    poll.register(member.life.fileno(), select.POLLIN)
+            for worker in self.workers:
+                if worker.life is not None:
+                    lives[worker.life.fileno()] = worker
+                    poll.register(worker.life.fileno(), select.POLLIN)
             if self._stuck:
-                for descriptor in self.endpoint.stuck():
+                for descriptor in self.outbox.stuck():
                     poll.register(descriptor, select.POLLOUT)
             for descriptor, _ in poll.poll():
                 if descriptor == self._call:
@@ -204,58 +206,58 @@ class Crew(CommonCrew):
                 elif descriptor in lives:
                     self._died(lives[descriptor])
             if self._stuck and not self._closing:
-                self._stuck = not self.endpoint.flush()
+                self._stuck = not self.outbox.flush()
 
-    def _died(self, member: Member) -> None:
-        assert member.life is not None
-        member.life.close()
-        member.life = None
+    def _died(self, worker: WorkerProcess) -> None:
+        assert worker.life is not None
+        worker.life.close()
+        worker.life = None
         if self._closing:
             return
-        text = f"the process {member.pid} of node {self._names(member)} ended"
+        text = f"the process {worker.pid} of node {self._names(worker)} ended"
         try:
-            text += f" {_how(zygote().exit_code(member.pid))}"
-            if not self._was_ready(member) or not self._may_restart(member):
+            text += f" {_how(zygote().exit_code(worker.pid))}"
+            if not self._was_ready(worker) or not self._may_restart(worker):
                 self.failure = self.failure or text
                 self.ring()
                 return
             log.error("%s; it is started again", text)
             with self.endpoint.lock:
-                poison = self._poison(member)
-                numbers = self.layout.into(member.number)
+                fatal = self._fatal(worker)
+                numbers = self.layout.into(worker.number)
                 recover(self.layout.marks(self._window.buffer), numbers, self.layout.words)
-                pipes.drain(self._pipes[member.number][0])
-                member.lives += 1
-                self._spawn(member, poison)
-                self._announce(member)
+                pipes.drain(self._pipes[worker.number][0])
+                worker.lives += 1
+                self._spawn(worker, fatal)
+                self._announce(worker)
         except Exception as problem:  # whatever it is: without this thread nobody would hear of any death
             self.failure = f"{text}, and could not be started again: {problem}"
             self.ring()  # not under the lock: who is told looks at once
 
-    def _was_ready(self, member: Member) -> bool:
+    def _was_ready(self, worker: WorkerProcess) -> bool:
         """Whether it had loaded its functions; that it said so may not have been read yet."""
-        rows = [self.rows[seat.number].words[cells.STATE] for seat in self.layout.seats_of(member.number)]
-        return member.ready or cells.STARTING not in rows
+        rows = [self.rows[seat.number].words[cells.STATE] for seat in self.layout.seats_of(worker.number)]
+        return worker.ready or cells.STARTING not in rows
 
-    def _poison(self, member: Member) -> dict[int, dict[int, int]]:
+    def _fatal(self, worker: WorkerProcess) -> dict[int, dict[int, int]]:
         """Per seat: the function and transaction that were being worked on."""
-        found = {}
-        for seat in self.layout.seats_of(member.number):
+        calls = {}
+        for seat in self.layout.seats_of(worker.number):
             row = self.rows[seat.number].read()
             if row["state"] == cells.CALLING and row["trans_id"]:
-                found[seat.number] = {row["function"]: row["trans_id"]}
-        return found
+                calls[seat.number] = {row["function"]: row["trans_id"]}
+        return calls
 
-    def _announce(self, member: Member) -> None:
+    def _announce(self, worker: WorkerProcess) -> None:
         """Everybody who sends to it sends again what was not finished."""
-        self.endpoint.restarted(member.number, member.epoch)
-        for peer in self.layout.peers(member.number) - {APPLICATION}:
-            self._notify(peer, worker.RESTARTED, member.number, member.epoch)
-        if not self.endpoint.flush():
+        self.outbox.restarted(worker.number, worker.epoch)
+        for peer in self.layout.peers(worker.number) - {APPLICATION}:
+            self._notify(peer, RESTARTED, worker.number, worker.epoch)
+        if not self.outbox.flush():
             self._stuck = True
 
     def _notify(self, process: int, *content: Any) -> None:
-        self.endpoint.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(content)))
+        self.outbox.tell(process, wire.plain_record(wire.NOTICE, pickle.dumps(content)))
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
@@ -266,14 +268,14 @@ class Crew(CommonCrew):
             os.write(self._caller, b"!")
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join()
-        for member in self.members:
-            if member.life is not None:
-                self.endpoint.tell(member.number, wire.plain_record(wire.STOP))
-        self.endpoint.flush()
+        for worker in self.workers:
+            if worker.life is not None:
+                self.outbox.tell(worker.number, wire.plain_record(wire.STOP))
+        self.outbox.flush()
         left = self._wait_for_end(_GRACE)
-        for member in left:
+        for worker in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(member.pid, signal.SIGKILL)
+                os.kill(worker.pid, signal.SIGKILL)
         self._wait_for_end(_GRACE)
         with self.endpoint.lock:  # somebody may still be copying what it feeds
             for pair in (*self._pipes, (self.alarm, self._alarm), (self._call, self._caller)):
@@ -286,19 +288,19 @@ class Crew(CommonCrew):
             self.endpoint.close()
             self._window.close()
 
-    def _wait_for_end(self, seconds: float) -> list[Member]:
+    def _wait_for_end(self, seconds: float) -> list[WorkerProcess]:
         """Members that are still there after so long; the inbox is emptied meanwhile, so that nobody waits to write."""
         until = time.monotonic() + seconds
         while True:
-            left = [member for member in self.members if member.life is not None]
+            left = [worker for worker in self.workers if worker.life is not None]
             rest = until - time.monotonic()
             if not left or rest <= 0:
                 return left
             poll = select.poll()
-            lives = {member.life.fileno(): member for member in left if member.life is not None}
+            lives = {worker.life.fileno(): worker for worker in left if worker.life is not None}
             for descriptor in lives:
                 poll.register(descriptor, select.POLLIN)
-            poll.register(self.endpoint.inbox, select.POLLIN)
+            poll.register(self.endpoint.inbox.fd, select.POLLIN)
             for descriptor, _ in poll.poll(rest * 1000):
                 if descriptor in lives:
                     life = lives[descriptor].life
@@ -306,8 +308,8 @@ class Crew(CommonCrew):
                     life.close()
                     lives[descriptor].life = None
                 else:
-                    self.endpoint.read()
-            self.endpoint.flush()
+                    self.endpoint.inbox.read()
+            self.outbox.flush()
 
     def marks(self) -> memoryview | None:
         """The words of all channels; None once there are none any more. Whoever looks at them lets go soon."""

@@ -18,7 +18,7 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import log
 from softnpu.flow.engines.embedded.relay import Relay, Relays
-from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY
+from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY, RESTARTED, TAP
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
@@ -28,12 +28,13 @@ from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.runner import Runner, place_of
 from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.endpoint import Endpoint, Queue
+from softnpu.flow.transport.channels import Queue
+from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.memory import Atlas
 from softnpu.flow.values import tensor
+from softnpu.flow.watch.tapping import arm
 from softnpu.runtime.segment import Window
 
-RESTARTED, TAP = "restarted", "tap"
 _CALLS_PER_ROUND = 64
 _ROUND_NANOSECONDS = 500_000
 _CALLS_PER_REPORT = 32
@@ -69,7 +70,7 @@ class Worker:
             runner = Runner(self.plan, node, seat.number, place, Cells(window.buffer, seat.number), self)
             runner.strict = spec["strict"]
             runner.watched = spec["watched"]
-            runner.poison = spec["poison"].get(seat.number, {})
+            runner.fatal = spec["fatal"].get(seat.number, {})
             runner.words[cells.PID] = os.getpid()
             runner.words[cells.LIFE] = spec["life"]
             self._runners[seat.number] = runner
@@ -83,9 +84,10 @@ class Worker:
         shared = self._atlas, self.layout.marks(window.buffer)
         life = spec["epoch"], not spec["life"]
         self.endpoint = Endpoint(self.process, self.layout, *shared, (inbox, peers), self, *life)
-        self.endpoint.know(spec["epochs"])
+        self._outbox, self._inbox = self.endpoint.outbox, self.endpoint.inbox
+        self._outbox.join(spec["epochs"])
         self._several = len(self._runners) > 1
-        self._relays = Relays(self._atlas, self.endpoint.finished)
+        self._relays = Relays(self._atlas, self._inbox.finished)
         tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
@@ -103,10 +105,8 @@ class Worker:
             if name == RAISED:
                 self._raised(*rest)
             elif name == RESTARTED:
-                self.endpoint.restarted(*rest)
+                self._outbox.restarted(*rest)
             elif name == TAP:
-                from softnpu.flow.watch.tapping import arm
-
                 arm(self, *rest)
 
     def _raised(self, seat: int, trans_id: int, code: int, context_id: int) -> None:
@@ -116,7 +116,7 @@ class Worker:
 
     def report(self, *content: Any) -> None:
         """Tell the application something rare."""
-        self.endpoint.tell(APPLICATION, wire.plain_record(wire.NOTICE, pickle.dumps(content), number=self.process))
+        self._outbox.tell(APPLICATION, wire.plain_record(wire.NOTICE, pickle.dumps(content), number=self.process))
 
     # ---- what the runners want ---------------------------------------------------------------------------------------
 
@@ -125,21 +125,21 @@ class Worker:
         groups = self._routes[seat][output]
         if groups:
             if self._several:
-                self.endpoint.relay = partial(self._relays.of, self._runners[seat])
-            self.endpoint.emit(groups, message)
+                self._outbox.relay = partial(self._relays.of, self._runners[seat])
+            self._outbox.emit(groups, message)
 
     def held_up(self, seat: int) -> bool:
         """See Host."""
-        endpoint = self.endpoint
-        if not endpoint.waiting and len(self._runners) == 1:
+        outbox = self._outbox
+        if not outbox.waiting and len(self._runners) == 1:
             return False
-        return any(endpoint.held_up(groups) for groups in self._routes[seat])
+        return any(outbox.held_up(groups) for groups in self._routes[seat])
 
     def taken(self, message: Message) -> None:
         """See Host."""
         if not self._several or type(message.ticket) is not Relay:
             with self.endpoint.lock:
-                self.endpoint.taken(message)
+                self._inbox.taken(message)
 
     def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
         """See Host."""
@@ -151,7 +151,7 @@ class Worker:
     def progressed(self) -> None:
         """See Host."""
         with self.endpoint.lock:
-            self.endpoint.answer()
+            self._inbox.answer()
             clear = self._flush(False)
         if not clear and self._threads and threading.current_thread() is not threading.main_thread():
             with contextlib.suppress(BlockingIOError):  # whoever sleeps does not know that a pipe is full now
@@ -176,10 +176,10 @@ class Worker:
             except BaseException:
                 text = traceback.format_exc().encode()  # printed by whoever gets it as an exception
                 self.report(FAILED, runner.place.node, text[-_MOST_TEXT:].decode(errors="ignore"))
-                self.endpoint.flush()
+                self._outbox.flush()
                 return False
         self.report(READY, self.process)
-        self.endpoint.flush()
+        self._outbox.flush()
         self._threads = any(runner.threads for runner in self._runners.values())
         if self._threads:
             self._alarm, self._waker = os.pipe()
@@ -194,8 +194,8 @@ class Worker:
         rounds = 0
         active = False
         while not self._ending:
-            came = self.endpoint.read()
-            if self._behind and not self.endpoint.waiting:
+            came = self._inbox.read()
+            if self._behind and not self._outbox.waiting:
                 self._flush()
             if self._work():
                 active = True
@@ -205,7 +205,7 @@ class Worker:
                     self._flush()
             elif not came and not self._is_over():
                 rounds = 0
-                self.endpoint.answer()
+                self._inbox.answer()
                 clear = self._flush()
                 active = self._sleep(active and clear)
 
@@ -252,23 +252,23 @@ class Worker:
 
     def _flush(self, between: bool = True) -> bool:
         """Send what is made; then the messages it was made from are finished. `between`: no call is going on."""
-        endpoint = self.endpoint
+        outbox, inbox = self._outbox, self._inbox
         if self._watched and (self._ending or len(self._watched) >= _CALLS_PER_REPORT):
             self._report_calls()
-        with endpoint.lock:  # nothing is made in between: what is finished now is out
-            clear = endpoint.flush()
-            self._behind = endpoint.waiting > 0
+        with self.endpoint.lock:  # nothing is made in between: what is finished now is out
+            clear = outbox.flush()
+            self._behind = outbox.waiting > 0
             if clear and not self._behind:
                 for runner in self._runners.values():
                     if runner.finished:
                         done, runner.finished = runner.finished, []
-                        finished = self._relays.finished if self._several else endpoint.finished
+                        finished = self._relays.finished if self._several else inbox.finished
                         for ticket in done:
                             finished(ticket)
-                if endpoint.changed:
-                    endpoint.write()
+                if inbox.changed:
+                    inbox.write_progress()
                 if between and not self._relays.open():
-                    endpoint.firm()
+                    self.endpoint.commit()
                 self._relays.settle()
         if len(self._runners) > 1:  # queues between them are no channels
             for runner in self._runners.values():

@@ -1,6 +1,6 @@
 """A small process that makes the workers: it has imported what every worker needs, so that a new one is a fork away.
 
-It holds no state of the application and runs no thread. When the application is gone, however it ended, it kills all
+This is the application's end of it; what runs in it is `zygote_process`. It holds no state of the application and runs no thread. When the application is gone, however it ended, it kills all
 workers and ends. Messages in both directions are small pickled tuples behind their length; descriptors come first.
 """
 
@@ -11,27 +11,24 @@ import contextlib
 import os
 import pickle
 import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 _LENGTH = 8
 _MOST_DESCRIPTORS = 250  # at once
-_LOOK_SECONDS = 1.0
 
 
-def _send(sock: socket.socket, message: Any, descriptors: list[int] | None = None) -> None:
+def send(sock: socket.socket, message: Any, descriptors: list[int] | None = None) -> None:
     data = pickle.dumps((message, len(descriptors or [])))
     sock.sendall(len(data).to_bytes(_LENGTH, "little") + data)
     for first in range(0, len(descriptors or []), _MOST_DESCRIPTORS):
         socket.send_fds(sock, [b"d"], (descriptors or [])[first : first + _MOST_DESCRIPTORS])
 
 
-def _receive(sock: socket.socket) -> tuple[Any, list[int]] | None:
+def receive(sock: socket.socket) -> tuple[Any, list[int]] | None:
     """A message and its descriptors; None when the other side is gone."""
     try:
         message, count = pickle.loads(_exactly(sock, int.from_bytes(_exactly(sock, _LENGTH), "little")))
@@ -56,86 +53,6 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     return data
 
 
-# ---- the zygote itself ---------------------------------------------------------------------------------------------------
-
-
-def main(descriptor: int) -> None:
-    """Fork a worker for every request until the application is gone."""
-    import gc
-
-    from softnpu.flow.engines.embedded import worker
-
-    parent = os.getppid()
-    sock = socket.socket(fileno=descriptor)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    wake, waker = os.pipe()
-    os.set_blocking(waker, False)
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    children: set[int] = set()
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    poll.register(wake, select.POLLIN)
-    gc.collect()
-    gc.freeze()
-    while True:
-        readable = [each for each, _ in poll.poll(_LOOK_SECONDS * 1000)]
-        if os.getppid() != parent:  # gone, although a fork of it may still hold the socket
-            _end(children)
-        if wake in readable:
-            with contextlib.suppress(BlockingIOError):
-                os.read(wake, 4096)
-            _reap(children, sock)
-        if descriptor in readable and not _serve(sock, children, (wake, waker), worker.main):
-            _end(children)
-
-
-def _serve(sock: socket.socket, children: set[int], own: tuple[int, int], run: Callable[..., None]) -> bool:
-    received = _receive(sock)
-    if received is None:
-        return False
-    _, descriptors = received
-    pid = os.fork()
-    if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for each in (sock.detach(), *own):
-            os.close(each)
-        try:
-            run(descriptors)
-        finally:
-            os._exit(70)
-    children.add(pid)
-    for each in descriptors:
-        os.close(each)
-    _send(sock, ("started", pid))
-    return True
-
-
-def _reap(children: set[int], sock: socket.socket) -> None:
-    while children:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        children.discard(pid)
-        with contextlib.suppress(OSError):  # the application is gone: noticed by the next read
-            _send(sock, ("ended", pid, os.waitstatus_to_exitcode(status)))
-
-
-def _end(children: set[int]) -> None:
-    for pid in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    os._exit(0)
-
-
-# ---- the application's end of it -----------------------------------------------------------------------------------------
-
-
 class Zygote:
     """Starts workers for all sessions of this process."""
 
@@ -143,7 +60,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         command = (
             "import sys; sys.path[:] = "
-            f"{sys.path!r}; from softnpu.flow.engines.embedded.zygote import main; main({theirs.fileno()})"
+            f"{sys.path!r}; from softnpu.flow.engines.embedded.zygote_process import main; main({theirs.fileno()})"
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", command], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd="/"
@@ -161,9 +78,9 @@ class Zygote:
     def start(self, descriptors: list[int]) -> int:
         """Fork a worker, which reads what it is to do from a descriptor; its process id. OSError if the zygote is gone."""
         with self._lock:
-            _send(self._sock, "start", descriptors)
+            send(self._sock, "start", descriptors)
             while not self._started:
-                self._take(_receive(self._sock))
+                self._take(receive(self._sock))
             return self._started.pop()
 
     def _take(self, received: tuple[Any, list[int]] | None) -> None:
@@ -183,7 +100,7 @@ class Zygote:
             while pid not in self._codes:
                 if not poll.poll(timeout * 1000):
                     break
-                self._take(_receive(self._sock))
+                self._take(receive(self._sock))
         return self._codes.pop(pid, None)
 
     def close(self) -> None:

@@ -41,8 +41,8 @@ def load() -> Any:
     return ray
 
 
-class Lease:
-    """A session's hold on Ray: the last one ends the Ray that was started here, or leaves the cluster that was joined."""
+class RayUse:
+    """A session that uses Ray: the last one ends the Ray that was started here, or leaves the cluster that was joined."""
 
     def __init__(self, plan: Plan) -> None:
         global _sessions, _started

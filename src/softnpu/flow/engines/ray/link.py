@@ -19,7 +19,7 @@ from softnpu.flow.engines.ray.records import Item, Origin, Record
 from softnpu.flow.message import LOCAL, Message
 from softnpu.flow.planning.layout import Channel, Groups, Layout
 from softnpu.flow.rules.route import choose
-from softnpu.flow.transport.endpoint import Queue, private
+from softnpu.flow.transport.channels import Queue
 from softnpu.flow.values import codec
 
 CREDIT_DELAY = 0.002
@@ -158,7 +158,7 @@ class Link:
             numbers = [group[choose(message, len(group))] for group in groups]
             for number in numbers:
                 if number in self._local:
-                    self._local[number][0].arrive(private(message))
+                    self._local[number][0].arrive(codec.private(message))
             channels = [self._out[number] for number in numbers if number in self._out]
             if not channels:
                 return

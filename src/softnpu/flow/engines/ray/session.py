@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from softnpu.flow import codes, log
-from softnpu.flow.engines.outputs import Fetched, Hand, Outputs
-from softnpu.flow.engines.ray.supervisor import Crew
+from softnpu.flow.atomic import Taken
+from softnpu.flow.engines.outputs import Fetched, Outputs
+from softnpu.flow.engines.ray.supervisor import Supervisor
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
 from softnpu.flow.rules.transactions import Ids
@@ -17,17 +18,17 @@ Result = TypeVar("Result")
 
 
 class Session:
-    """Results are taken in by the crew's thread; whoever waits sleeps until it has something new."""
+    """Results are taken in by the supervisor's thread; whoever waits sleeps until it has something new."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._outputs = Outputs(plan, self._taken)
         self._ids = Ids(len(plan.inputs), plan.keeps_user_ids())
         self._closed = False
-        self.crew = Crew(plan, self._outputs)
-        self._link = self.crew.link
-        self._routes = [self.crew.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
-        self.crew.start()
+        self.supervisor = Supervisor(plan, self._outputs)
+        self._link = self.supervisor.link
+        self._routes = [self.supervisor.layout.routes[(-1, index)] for index in range(len(plan.inputs))]
+        self.supervisor.start()
 
     def _taken(self, message: Message) -> None:
         if message.ticket is not None:  # else it was taken before, and put back
@@ -50,7 +51,7 @@ class Session:
         return codes.QUEUE_FULL if code is None else code
 
     def _try_feed(self, items: list[tuple[int, Message]]) -> int | None:
-        if self._closed or self.crew.failure:
+        if self._closed or self.supervisor.failure:
             return self._over()
         with self._link.lock:
             if not all(self._link.room(self._routes[index]) for index, _ in items):
@@ -64,33 +65,33 @@ class Session:
 
     # ---- fetch -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, indexes: list[int], timeout: float | None, align: bool, hand: Hand | None = None) -> Fetched:
+    def fetch(self, indexes: list[int], timeout: float | None, align: bool, taken: Taken | None = None) -> Fetched:
         """One result of each of these outputs."""
-        taken: Hand = [] if hand is None else hand
+        mine: Taken = [] if taken is None else taken
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align, taken), until, lambda: self._outputs.deadline(indexes))
+        found = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
         if self._link.urgent:
             self._link.flush()
         return found if found is not None else ([], None, codes.QUEUE_EMPTY)
 
-    def put_back(self, hand: Hand) -> None:
+    def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
         with self._link.lock:
-            self._outputs.put_back(hand)
+            self._outputs.put_back(taken)
 
-    def _ready(self, indexes: list[int], align: bool, hand: Hand) -> Fetched | None:
+    def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
         with self._link.lock:
-            found = self._outputs.ready(indexes, align, hand)
-        if found is None and (self._closed or self.crew.failure):
+            found = self._outputs.ready(indexes, align, taken)
+        if found is None and (self._closed or self.supervisor.failure):
             return [], None, self._over()
         return found
 
     def _over(self) -> int:
-        if self.crew.failure:
-            log.error("The graph has ended: %s", self.crew.failure)
+        if self.supervisor.failure:
+            log.error("The graph has ended: %s", self.supervisor.failure)
         return codes.FAILED
 
     def _wait(
@@ -100,7 +101,7 @@ class Session:
         deadline: Callable[[], float | None] | None = None,
     ) -> Result | None:
         """What `ready` gives as soon as it gives anything; None when the time is up."""
-        with self.crew.changed:
+        with self.supervisor.changed:
             while True:
                 found = ready()
                 if found is not None:
@@ -113,7 +114,7 @@ class Session:
                 if due is not None and (rest is None or due - now < rest):
                     rest = max(due - now, 0.0)
                 self._link.flush()
-                self.crew.changed.wait(rest)
+                self.supervisor.changed.wait(rest)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -122,10 +123,10 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self.crew.close()
-        with self.crew.changed:
-            self.crew.changed.notify_all()
+        self.supervisor.close()
+        with self.supervisor.changed:
+            self.supervisor.changed.notify_all()
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""
-        return self.crew.statistics()
+        return self.supervisor.statistics()

@@ -57,13 +57,13 @@ class Worker:
 
     def _runner(self, spec: dict[str, Any], seat: Any, row: Cells) -> Runner:
         node = self.plan.nodes[seat.node]
-        poison = _poison(row)
+        fatal = _fatal(row)
         runner = Runner(
             self.plan, node, seat.number, place_of(self.plan, node, seat.instance, spec["work_path"]), row, self
         )
         runner.strict = spec["strict"]
         runner.watched = bool(spec["watched"])
-        runner.poison = poison
+        runner.fatal = fatal
         runner.words[cells.PID] = spec["pid"]
         runner.words[cells.LIFE] = spec["life"]
         return runner
@@ -248,12 +248,12 @@ class Worker:
         self._cause = None
         self._results = {}
         runner.out.head = None
-        poisoned = len(runner.poison)
+        fatal_before = len(runner.fatal)
         try:
             return runner.step()
         finally:
             self._stepping = None
-            if len(runner.poison) < poisoned:
+            if len(runner.fatal) < fatal_before:
                 self._see_off()
 
     def _see_off(self) -> None:
@@ -299,7 +299,7 @@ class Worker:
         self._flush()
 
 
-def _poison(row: Cells) -> dict[int, int]:
+def _fatal(row: Cells) -> dict[int, int]:
     """Function and transaction that a former life was in when it ended."""
     found = row.read()
     row.words[cells.STATE] = cells.STARTING

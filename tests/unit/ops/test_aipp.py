@@ -23,7 +23,7 @@ FLOAT, HALF, UINT8 = 0, 1, 4
 NCHW, NHWC = 0, 1
 OPSETS = (8, 11, 13, 17, 20)
 H, W = 6, 8
-NAMES = {one.code: one.name for one in FORMATS.values()}
+NAMES = {row.code: row.name for row in FORMATS.values()}
 NUMPY = {FLOAT: np.float32, HALF: np.float16, UINT8: np.uint8}
 
 
@@ -51,7 +51,7 @@ def pixel(name: str, data: list[int], h: int, w: int, y: int, x: int) -> list[in
 
 def expected(p: AippParams, picture: Array, h: int, w: int, channels: int, dtype: int) -> Array:
     """One picture as the model takes it, [C, H, W]."""
-    name, data = NAMES[p.input_format], [int(one) for one in picture.reshape(-1)]
+    name, data = NAMES[p.input_format], [int(value) for value in picture.reshape(-1)]
     yuv = "YUV" in name or "YUYV" in name
     top, left, rows, columns = (p.crop_start_h, p.crop_start_w, p.crop_h, p.crop_w) if p.crop else (0, 0, h, w)
     pads = (p.top, p.bottom, p.left, p.right) if p.padding else (0, 0, 0, 0)
@@ -75,7 +75,7 @@ def expected(p: AippParams, picture: Array, h: int, w: int, channels: int, dtype
                     ((m[3 * i] * c[0] + m[3 * i + 1] * c[1] + m[3 * i + 2] * c[2]) >> 8) + p.output_bias[i]
                     for i in range(3)
                 ]
-            c = [min(max(one, 0), 255) for one in c]
+            c = [min(max(value, 0), 255) for value in c]
         for i in range(channels):
             if dtype == UINT8:
                 value: Any = c[i]
@@ -129,11 +129,11 @@ def session(p: AippParams, shape: tuple[int, ...], channels: int, dtype: int, la
     import onnxruntime
 
     graph = Graph("g", {"": opset})
-    made = site(p, shape, channels, dtype, layout)
+    described = site(p, shape, channels, dtype, layout)
     images, features = Value("images", UINT8, shape), Value("features", dtype)
     into = Lowered()
-    lower_node(Node("pre", "Aipp", [images], [features], made.attrs), opset, graph.unique, into)
-    constants = [make_tensor(name, one) for name, one in into.constants.items()]
+    lower_node(Node("pre", "Aipp", [images], [features], described.attrs), opset, graph.unique, into)
+    constants = [make_tensor(name, array) for name, array in into.constants.items()]
     nodes = [{**node, "name": f"{index}"} for index, node in enumerate(into.nodes)]
     model = encode_model(
         graph,
@@ -155,8 +155,8 @@ def compute(p: AippParams, images: Array, channels: int, dtype: int, layout: int
     return operator.compute(site(p, images.shape, channels, dtype, layout), images)[0]
 
 
-def same_bits(one: Array, other: Array) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+def same_bits(left: Array, other: Array) -> bool:
+    return left.dtype == other.dtype and left.shape == other.shape and left.tobytes() == other.tobytes()
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def same_bits(one: Array, other: Array) -> bool:
 def test_numpy_against_the_formulas(code: int, dtype: int) -> None:
     for p in settings(code):
         images = pictures(p, 2)
-        wanted = np.stack([expected(p, one, H, W, p.channels, dtype) for one in images])
+        wanted = np.stack([expected(p, image, H, W, p.channels, dtype) for image in images])
         assert same_bits(compute(p, images, p.channels, dtype, NCHW), wanted), p
         assert same_bits(
             compute(p, images, p.channels, dtype, NHWC), np.ascontiguousarray(wanted.transpose(0, 2, 3, 1))
@@ -183,8 +183,8 @@ def test_onnx_gives_the_bits_of_numpy(code: int, opset: int) -> None:
         images = pictures(p, 2, seed=1)
         dynamic = (-1, -1, -1, images.shape[3]) if not p.src_w else images.shape
         for dtype, layout in ((FLOAT, NCHW), (FLOAT, NHWC), (HALF, NCHW), (UINT8, NCHW), (UINT8, NHWC)):
-            made = session(p, dynamic, p.channels, dtype, layout, opset).run(None, {"images": images})[0]
-            assert same_bits(made, compute(p, images, p.channels, dtype, layout)), (p, dtype, layout)
+            actual = session(p, dynamic, p.channels, dtype, layout, opset).run(None, {"images": images})[0]
+            assert same_bits(actual, compute(p, images, p.channels, dtype, layout)), (p, dtype, layout)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])
@@ -249,9 +249,9 @@ def test_dynamic_pictures_have_their_own_parameters() -> None:
     second = replace(first, crop_start_w=4, crop_start_h=0, mean=(1, 2, 3, 4), min=(0.5, 0.0, 0.0, 0.0))
     images = pictures(first, 2)
     block = np.frombuffer(pack([first, second]), np.uint8)
-    made = operator.compute(dynamic_site(3), np.concatenate([images.reshape(-1), np.zeros(9, np.uint8)]), block)[0]
-    wanted = np.stack([expected(p, one, H, W, 3, FLOAT) for p, one in zip((first, second), images, strict=True)])
-    assert same_bits(made, wanted)
+    actual = operator.compute(dynamic_site(3), np.concatenate([images.reshape(-1), np.zeros(9, np.uint8)]), block)[0]
+    wanted = np.stack([expected(p, image, H, W, 3, FLOAT) for p, image in zip((first, second), images, strict=True)])
+    assert same_bits(actual, wanted)
     together = operator.compute(dynamic_site(3), images, np.frombuffer(pack([first, first]), np.uint8))[0]
     assert same_bits(together[:1], wanted[:1])
 
@@ -264,7 +264,7 @@ def test_dynamic_pictures_have_their_own_parameters() -> None:
         (np.zeros(64, np.uint8), bytes(160), 3, "set_input_aipp"),
         (
             np.zeros(96, np.uint8),
-            pack([AippParams(3, src_w=4, src_h=4, padding=one, top=1) for one in (True, False)]),
+            pack([AippParams(3, src_w=4, src_h=4, padding=padded, top=1) for padded in (True, False)]),
             3,
             "different sizes",
         ),

@@ -1,1 +1,0 @@
-"""Tables that scripts/generate_torch.py writes."""
