@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from softnpu.base.dtypes import TensorFormat
 from softnpu.compiler.frontends.onnx.table import rename
 from softnpu.compiler.inspection import describe, stages
 from softnpu.compiler.interface import outputs, shapes
@@ -20,7 +21,8 @@ from softnpu.compiler.passes import fusion
 from softnpu.compiler.write import output_path, write
 from softnpu.graph.ir import GIVEN, Graph
 
-NCHW, NHWC, ND, NCDHW, NDHWC = 0, 1, 2, 30, 27
+NCHW, NHWC, ND = TensorFormat.NCHW, TensorFormat.NHWC, TensorFormat.ND
+NCDHW, NDHWC = TensorFormat.NCDHW, TensorFormat.NDHWC
 _FORMATS = {"NCHW": NCHW, "NHWC": NHWC, "ND": ND, "NCDHW": NCDHW, "NDHWC": NDHWC}
 _RANKS = {NCHW: 4, NHWC: 4, NCDHW: 5, NDHWC: 5}
 Progress = Callable[[str, float], None]

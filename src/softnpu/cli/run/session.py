@@ -64,7 +64,7 @@ def run(options: RunOptions) -> Result:
     owner = process()
     owner.start(None)
     try:
-        owner.set_device(options.device)
+        owner.registry.set_device(options.device)
         begin = time.perf_counter()
         number = table(owner).load(owner, source)
         load_ms = (time.perf_counter() - begin) * 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from softnpu.base.dtypes import DType
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.interface import gears, memory
 from softnpu.compiler.options.rows import Options
@@ -12,7 +13,7 @@ from softnpu.compiler.passes.aipp.insert import describe_input
 from softnpu.graph.inout import SHAPE_INPUT, ModelInfo, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Value
 
-STRING, INT4 = 13, 29
+STRING, INT4 = DType.STRING, DType.INT4
 _LARGEST_GEAR = 1 << 33  # elements
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from softnpu.base.dtypes import numpy_name
+from softnpu.base.dtypes import DType, TensorFormat, numpy_name
 from softnpu.compiler.interface.shapes import find_input, near
 from softnpu.compiler.lowering.infer import infer_graph, infer_node
 from softnpu.compiler.messages import error
@@ -25,10 +25,10 @@ TYPES = {
 }  # fmt: skip
 _FUTURE = frozenset({"HIF8", "FP8E5M2", "FP8E4M3FN"})
 _FP16 = 1
-_NCHW, _NHWC, _NC1HWC0 = 0, 1, 3
-_LAYOUTS = {_NCHW: "NCHW", _NHWC: "NHWC"}
+_NCHW, _NHWC, _NC1HWC0 = TensorFormat.NCHW, TensorFormat.NHWC, TensorFormat.NC1HWC0
+_LAYOUTS: dict[int, str] = {_NCHW: "NCHW", _NHWC: "NHWC"}
 _C0 = 16
-_FLOATS = frozenset({0, 11})
+_FLOATS = frozenset({DType.FLOAT, DType.DOUBLE})
 _LIMITS = {2: (-128, 127), 4: (0, 255), 6: (-32768, 32767), 7: (0, 65535)}  # aclDataType → what it can hold
 _INDEXED = re.compile(r"(.+):([0-9]+)", re.ASCII | re.DOTALL)
 

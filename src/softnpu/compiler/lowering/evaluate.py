@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base import config
-from softnpu.base.dtypes import numpy_name, to_onnx
+from softnpu.base.dtypes import DType, numpy_name, to_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lowering.infer import encode_model
 from softnpu.compiler.lowering.lower import Lowered
@@ -31,7 +31,7 @@ def runtime() -> Any:
 
 def initializer(name: str, constant: Constant) -> dict[str, Any]:
     """A TensorProto that holds its content (strings are stored as the message itself)."""
-    if constant.dtype == 13:
+    if constant.dtype == DType.STRING:
         return {**decode(TENSOR, constant.data), "name": name}
     return make_tensor(name, constant)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnpu.base.dtypes import numpy_name
+from softnpu.base.dtypes import DType, numpy_name
 from softnpu.base.log import WARNING, log
 from softnpu.compiler.lowering import evaluate
 from softnpu.compiler.lowering.infer import infer_graph
@@ -107,7 +107,7 @@ def _foldable(node: Node) -> bool:
         return False
     size = 0
     for value in node.outputs:
-        if not numpy_name(value.dtype) or value.dtype == 13:
+        if not numpy_name(value.dtype) or value.dtype == DType.STRING:
             return False
         size += value.bytes()
     taken = sum(value.bytes() for value in node.inputs if value is not None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from softnpu import ops
-from softnpu.base.dtypes import from_onnx, to_onnx
+from softnpu.base.dtypes import DType, from_onnx, to_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lowering.lower import Lowered, called, lower_node, site_of
 from softnpu.graph.ir import GIVEN, Constant, Graph, Node, Shape, Value
@@ -161,7 +161,7 @@ def _known_messages(
         constant = value.const
         if (
             constant is not None
-            and constant.dtype != 13
+            and constant.dtype != DType.STRING
             and len(constant.data) <= _SMALL_BYTES
             and to_onnx(constant.dtype)
         ):

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import numpy_name
+from softnpu.base.dtypes import DType, numpy_name
 from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.ir import Graph, Node, Source, Value
 from softnpu.graph.onnx_def import attributes_of, make_attribute
 
 Array = np.ndarray[Any, Any]
-FLOATS = frozenset({0, 1, 11})  # float32, float16, double: the types whose constants NumPy can compute with
+FLOATS = frozenset(
+    {DType.FLOAT, DType.FLOAT16, DType.DOUBLE}
+)  # float32, float16, double: the types whose constants NumPy can compute with
 
 
 class Edit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from softnpu.base.dtypes import DType, TensorFormat
+
 FORMATS = (
     "NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV", "C1HWNC0",
     "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN",
@@ -11,9 +13,9 @@ FORMATS = (
     "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED", "ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN",
 )  # fmt: skip
 FORMAT_NUMBERS = {name: number for number, name in enumerate(FORMATS)}
-ND, RESERVED = 2, 40
+ND, RESERVED = TensorFormat.ND, 40
 
-UNDEFINED = -1  # the aclDataType of an absent input
+UNDEFINED = DType.UNDEFINED  # the aclDataType of an absent input
 UNDEFINED_IN_NAMES = 28  # what file names have for it
 _BY_NUMBER = {
     0: ("float", "float32", "fp32"), 1: ("float16", "half", "fp16"), 2: ("int8",), 3: ("int32",), 4: ("uint8",), 6: ("int16",),

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from softnpu.base.dtypes import DType, TensorFormat
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lowering.infer import infer_node
 from softnpu.graph.ir import ND, Constant, Graph, Node, Shape, Value
 
-NCHW = 0
-FLOAT = 0
+NCHW = TensorFormat.NCHW
+FLOAT = DType.FLOAT
 
 
 def bad(layer: str, what: str, todo: str) -> AtcError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softnpu.base.dtypes import from_onnx, numpy_name
+from softnpu.base.dtypes import DType, from_onnx, numpy_name
 from softnpu.graph.ir import Value
 
 Row = tuple[str, dict[str, Any]]
@@ -40,7 +40,7 @@ class Call:
         """The content of an input that is a small constant of integers."""
         value = self.inputs[index] if index < len(self.inputs) else None
         constant = value.const if value is not None else None
-        if constant is None or constant.dtype not in (3, 9) or not numpy_name(constant.dtype):
+        if constant is None or constant.dtype not in (DType.INT32, DType.INT64) or not numpy_name(constant.dtype):
             return None
         return [int(number) for number in constant.array().ravel()]
 

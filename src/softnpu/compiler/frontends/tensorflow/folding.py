@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from softnpu import ops
+from softnpu.base.dtypes import DType
 from softnpu.compiler.lowering import evaluate
 from softnpu.compiler.lowering.lower import Lowered, lower_node
 from softnpu.graph.ir import Constant, Graph, Node, Value
@@ -19,7 +20,7 @@ from softnpu.graph.ir import Constant, Graph, Node, Value
 Array = np.ndarray[Any, Any]
 _MAX_BYTES = 1 << 20  # larger results are left to the passes
 _MAX_ELEMENTS = 64  # of a value that is only partly known
-_INTEGERS = frozenset({3, 9})
+_INTEGERS = frozenset({DType.INT32, DType.INT64})
 _ARITHMETIC = frozenset(
     {
         "Add", "AddV2", "Cast", "Concat", "ConcatV2", "ExpandDims", "Gather", "GatherV2", "Mul", "Pack", "ReduceProd", "Reshape", "Slice",
@@ -78,7 +79,7 @@ class Folding:
 
     def _fold(self, node: Node) -> None:
         if (
-            any(value.dtype == 13 for value in node.outputs)
+            any(value.dtype == DType.STRING for value in node.outputs)
             or sum(value.bytes() for value in node.outputs) > _MAX_BYTES
         ):
             return

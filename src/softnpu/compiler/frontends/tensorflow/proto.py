@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, numpy_name
+from softnpu.base.dtypes import DType, element_size, numpy_name
 from softnpu.compiler.frontends import check_rank
 from softnpu.graph.ir import Constant, Shape
 from softnpu.graph.wire import Message
@@ -97,7 +97,7 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
     if shape is None or min(shape, default=0) < 0:
         raise ValueError("a constant has unknown dims")
     check_rank(shape)
-    if dtype == 13:
+    if dtype == DType.STRING:
         raise ValueError("strings cannot be computed with")
     count = math.prod(shape)
     size = count * element_size(dtype)
@@ -115,12 +115,12 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
 
 
 def _filled(values: list[Any], dtype: int, count: int) -> np.ndarray[Any, Any]:
-    if dtype in (1, 27):  # the bits of a half stand in an integer
+    if dtype in (DType.FLOAT16, DType.BF16):  # the bits of a half stand in an integer
         listed = np.array(values, np.int64).astype(np.uint16)
-    elif dtype in (0, 11):
+    elif dtype in (DType.FLOAT, DType.DOUBLE):
         listed = np.array(values, numpy_name(dtype))
     else:
-        listed = np.array(values, np.uint64 if dtype == 10 else np.int64).astype(numpy_name(dtype))
+        listed = np.array(values, np.uint64 if dtype == DType.UINT64 else np.int64).astype(numpy_name(dtype))
     if len(listed) == count:
         return listed
     filled = np.zeros(count, listed.dtype)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.aipp import AippParams
+from softnpu.base.dtypes import DType, TensorFormat
 from softnpu.compiler.passes.convolution._conv import Convolution, convolution
 from softnpu.compiler.passes.edit import Edit, attributes, op_type_of, rewrite, text
 from softnpu.graph import aipp
@@ -19,7 +20,7 @@ from softnpu.graph.ir import Graph, Node
 
 NAME = "TbeAippCommonFusionPass"
 GROUP = "UBFusion"
-FLOAT, NCHW = 0, 0
+FLOAT, NCHW = DType.FLOAT, TensorFormat.NCHW
 
 
 def run(graph: Graph) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from softnpu.base.aipp import YUV420SP, AippParams, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes
+from softnpu.base.dtypes import DType, TensorFormat
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.messages import error
 from softnpu.compiler.options.rows import Options
@@ -21,8 +22,8 @@ from softnpu.graph import aipp
 from softnpu.graph.inout import AippEntry, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Shape, Value
 
-NCHW, NHWC = 0, 1
-UINT8 = 4
+NCHW, NHWC = TensorFormat.NCHW, TensorFormat.NHWC
+UINT8 = DType.UINT8
 _DTYPES = {0: "float32", 1: "float16", 4: "uint8"}
 _ODD_STARTS = frozenset({"910B", "A3", "310B", "950"})  # families that crop YUV420SP at odd places too
 

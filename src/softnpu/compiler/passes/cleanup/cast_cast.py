@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.base.dtypes import from_onnx, to_onnx
+from softnpu.base.dtypes import DType, from_onnx, to_onnx
 from softnpu.compiler.passes.edit import Edit, attributes, op_type_of, origin, rewrite
 from softnpu.graph.ir import Graph, Node
 
@@ -12,7 +12,7 @@ GROUP = "GraphFusion"
 _FLOATS = (1, 0, 11)  # float16 fits into float32, that into double
 _SIGNED = (2, 6, 3, 9)
 _UNSIGNED = (4, 7, 8, 10)
-_BOOL = 12
+_BOOL = DType.BOOL
 _DIGITS = {1: 11, 0: 24, 11: 53}  # integers up to two to this power are exact
 _BITS = {2: 7, 6: 15, 3: 31, 9: 63, 4: 8, 7: 16, 8: 32, 10: 64}
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from softnpu import ops
-from softnpu.base.dtypes import to_onnx
+from softnpu.base.dtypes import DType, to_onnx
 from softnpu.compiler.lowering.lower import Lowered, captures, lower_node
 from softnpu.compiler.options.rows import Options as AtcOptions
 from softnpu.compiler.passes.edit import op_type_of, present_ops
@@ -32,7 +32,7 @@ from softnpu.compiler.passes.precision.files import (
 from softnpu.graph.ir import Constant, Graph, Node, Source, Value
 from softnpu.graph.onnx_def import TENSOR_KIND, make_attribute, make_tensor
 
-FLOAT, HALF, BF16 = 0, 1, 27
+FLOAT, HALF, BF16 = DType.FLOAT, DType.FLOAT16, DType.BF16
 Types = dict[str, int]  # of values, by name
 HALF_MAX = 65504.0
 _IS_NAN_OPSET = 9
