@@ -20,7 +20,8 @@ from softnpu.flow.engines.ray.link import Incoming, Outgoing
 from softnpu.flow.message import EOS, Message, Payload
 from softnpu.flow.plan import BodySpec, Function, Node, Plan
 from softnpu.flow.transport.layout import Channel
-from tests.dataflow.engine_support import Line, eventually, gone
+from tests.dataflow.engine_support import Line, gone
+from tests.waiting import eventually
 
 ray = pytest.importorskip("ray")
 

@@ -29,6 +29,7 @@ from tests.faces.acl.media.v1.video_support import (
     upload,
 )
 from tests.support import WAIT, Reporter, in_thread, message, ok
+from tests.waiting import eventually, settled
 
 INVALID_PARAM, STALE, NO_CONTEXT, NO_CALLBACK_THREAD = 100000, 107000, 107002, 107015
 WIDTH, HEIGHT = 176, 144
@@ -233,8 +234,7 @@ def test_memory_stays_flat() -> None:
                 ok(venc.send(picture))
         used.append(process().devices[0].used)
         handles.append(len(process().handles))
-        time.sleep(0.05)
-        threads.append(threading.active_count())
+        threads.append(settled(threading.active_count))
     assert len(set(used)) == len(set(handles)) == 1
     assert max(threads) - min(threads) <= 1
 
@@ -263,9 +263,7 @@ def test_the_callback_sends_the_next() -> None:
 
         venc.hook = more
         ok(venc.send(picture, 30))
-        deadline = time.monotonic() + WAIT
-        while len(venc.seen) < 31 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        assert eventually(lambda: len(venc.seen) >= 31)
     assert [data for _, data in venc.seen] == list(range(30, -1, -1))
 
 
