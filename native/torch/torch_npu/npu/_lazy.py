@@ -69,9 +69,7 @@ def _reload_devices() -> None:
     """Take the devices of the environment as it is now, unless pyACL is at work with those of before."""
     owner, wanted = process(), Settings()
     if not owner.started and wanted.visible != owner.settings.visible:
-        owner.settings = wanted
-        owner.memory.configure(wanted)
-        owner._load_devices()
+        owner.adopt(wanted)
     if usable(owner.settings.visible) != _C._get_device_count():
         connection.connect()
 
@@ -89,8 +87,8 @@ def _lazy_init() -> None:
     if _state.initialized or getattr(_state.running, "inside", False):
         return
     with _state.lock:
-        if _state.initialized:
-            return
+        if _state.initialized:  # by another thread meanwhile
+            return  # type: ignore[unreachable]
         if _state.bad_fork:
             raise RuntimeError(
                 "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the "

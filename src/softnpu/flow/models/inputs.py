@@ -9,7 +9,8 @@ from typing import Any
 
 from softnpu.base.dtypes import to_onnx
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.onnx.reader import map_file, read
+from softnpu.compiler.frontends.files import map_file
+from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.compiler.frontends.tensorflow.links import PLACEHOLDERS
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH, dtype_of, shape_of
 from softnpu.flow import codes

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.runtime.segment import Window
+from softnpu.runtime.memory.segment import Window
 
 TOKENS = 64
 _MAX_BLOCKS = 1 << 16

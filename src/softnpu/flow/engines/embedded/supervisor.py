@@ -31,7 +31,7 @@ from softnpu.flow.transport.channels import EPOCHS, Queue, recover
 from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.layout import APPLICATION
 from softnpu.flow.values.memory import ARENA_SIZE, Atlas, Bytes
-from softnpu.runtime import segment
+from softnpu.runtime.memory import segment
 
 _GRACE = 1.0
 

@@ -32,7 +32,7 @@ from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.layout import APPLICATION, Seat
 from softnpu.flow.values import tensor
 from softnpu.flow.values.memory import Atlas
-from softnpu.runtime.segment import Window
+from softnpu.runtime.memory.segment import Window
 
 _CALLS_PER_ROUND = 64
 _ROUND_NANOSECONDS = 500_000

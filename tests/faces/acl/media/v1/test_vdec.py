@@ -349,7 +349,7 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     with Vdec(out_pic_width=128, out_pic_height=128) as vdec:
         ok(vdec.send(data, BYTES))
         vdec.end()
-        monkeypatch.setattr(process().memory, "strict", True)
+        monkeypatch.setattr(process().memory.addresses, "strict", True)
         ok(vdec.send(data, BYTES))
     assert [result.code for result in vdec.results] == [0, FRAME_BUFFER]
 

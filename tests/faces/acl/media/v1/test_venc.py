@@ -179,7 +179,7 @@ def test_a_callback_that_frees_what_is_not_its_own(strict: bool, monkeypatch: py
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     codes: list[tuple[int, int]] = []
     with Venc(WIDTH, HEIGHT) as venc:
-        monkeypatch.setattr(process().memory, "strict", strict)
+        monkeypatch.setattr(process().memory.addresses, "strict", strict)
 
         def spoil(_picture: int, stream: int, _data: Any) -> None:
             address, size = acl.media.dvpp_get_stream_desc_data(stream), acl.media.dvpp_get_stream_desc_size(stream)
@@ -219,7 +219,7 @@ def test_no_memory_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
         ok(venc.send(picture))
         venc.end()
         memory = process().memory
-        monkeypatch.setattr(memory, "check_room", lambda device, padded, asked: (_ for _ in ()).throw(memory._full(device, padded, 0)))  # fmt: skip
+        monkeypatch.setattr(memory.allocator, "check_room", lambda device, padded, asked: (_ for _ in ()).throw(memory.allocator._full(device, padded, 0)))  # fmt: skip
         ok(venc.send(picture))
     assert venc.codes == [0, 1]
     assert venc.outputs[1][1] == 0
@@ -397,7 +397,7 @@ def test_misuse() -> None:
 
 def test_strict_mode_knows_the_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     desc = acl.media.venc_create_channel_desc()
-    monkeypatch.setattr(process().memory, "strict", True)
+    monkeypatch.setattr(process().memory.addresses, "strict", True)
     assert acl.media.venc_create_channel(desc) == 200001, "the Ascend910B has no video encoder"
 
 
