@@ -161,7 +161,7 @@ def _traced(label: str, function: Callable[..., Any], args: tuple[Any, ...]) -> 
     finally:
         end = time.monotonic_ns()
         try:
-            context = getattr(process().local, "context", None)
+            context = getattr(process().registry.local, "context", None)
         except NpuError:  # the environment allows no process object; the call itself has said so
             context = None
         device = context.device.index if context is not None else -1

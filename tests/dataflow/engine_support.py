@@ -6,11 +6,11 @@ import contextlib
 import os
 import pathlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import dataflow as df
 from softnpu.flow.engines.embedded import zygote
+from tests.waiting import eventually
 
 
 def children(pid: int | str = "self") -> set[int]:
@@ -48,16 +48,6 @@ def _descriptors() -> dict[int, str]:
         if target.startswith(_OURS):
             found[int(each)] = target
     return found
-
-
-def eventually(question: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Whether it becomes true: for what happens after a call that does not wait for it."""
-    until = time.monotonic() + seconds
-    while not question():
-        if time.monotonic() > until:
-            return False
-        threading.Event().wait(0.005)
-    return True
 
 
 class Traces:

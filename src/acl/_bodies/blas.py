@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from softnpu.executor.gemm import HALF, INT8, Product, buffers
-from softnpu.executor.single_op import table
+from softnpu.executor.single_op.gemm import HALF, INT8, Product, buffers
+from softnpu.executor.single_op.table import table
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _N = 0
 

@@ -10,13 +10,13 @@ from acl._arguments import converter
 from acl._bodies._common import raw, refuses
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
-from softnpu.executor import infer_shape as shapes
-from softnpu.executor.kernels import Kernel, KernelDesc, Selector
-from softnpu.executor.single_op import OpHandle, SingleOps, table
-from softnpu.executor.single_op_match import OpAttr, describe
+from softnpu.executor.single_op import infer_shape as shapes
+from softnpu.executor.single_op.kernels import Kernel, KernelDesc, Selector
+from softnpu.executor.single_op.match import OpAttr, describe
+from softnpu.executor.single_op.table import OpHandle, SingleOps, table
 from softnpu.graph import container
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _HEAD_BYTES = container.HEADER_BYTES
 _MAX_ARGUMENTS = 1 << 20

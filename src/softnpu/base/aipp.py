@@ -49,8 +49,8 @@ class Format:
 
 
 FORMATS = {
-    one.code: one
-    for one in (
+    format.code: format
+    for format in (
         Format(1, "YUV420SP_U8", 1, 3, 3, (2, 2), yuv=True, planar=True),
         Format(2, "XRGB8888_U8", 2, 4, 8),
         Format(3, "RGB888_U8", 5, 3, 6),
@@ -62,9 +62,9 @@ FORMATS = {
     )
 }
 YUV420SP, YUV400 = 1, 4
-FROM_BLOCK = {one.block: one for one in FORMATS.values()}
+FROM_BLOCK = {format.block: format for format in FORMATS.values()}
 FORMAT_NAMES = {
-    **{one.name: one.code for one in FORMATS.values()},
+    **{format.name: format.code for format in FORMATS.values()},
     "NC1HWC0DI_FP16": 5, "NC1HWC0DI_S8": 6, "RAW10": 11, "RAW12": 12, "RAW16": 13, "RAW24": 14, "RGB16": 15, "RGB20": 16,
     "RGB24": 17, "RGB8_IR": 18, "RGB16_IR": 19, "RGB24_IR": 20,
 }  # fmt: skip
@@ -118,8 +118,8 @@ class AippParams:
     var_reci: tuple[float, ...] = (1.0,) * 4
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "min", tuple(half(one) for one in self.min))
-        object.__setattr__(self, "var_reci", tuple(half(one) for one in self.var_reci))
+        object.__setattr__(self, "min", tuple(half(value) for value in self.min))
+        object.__setattr__(self, "var_reci", tuple(half(value) for value in self.var_reci))
         object.__setattr__(self, "padding_value", float(np.float32(self.padding_value)))
 
     @property
@@ -144,12 +144,12 @@ class AippParams:
 
     def resolved(self, h: int, w: int) -> AippParams:
         """The same with the sizes that were left open (0) taken from the model's height and width, where those are known."""
-        made = self
-        if not made.src_w or not made.src_h:
-            made = replace(made, src_w=max(w, 0), src_h=max(h, 0))
-        if made.crop:
-            made = replace(made, crop_w=made.crop_w or max(w, 0), crop_h=made.crop_h or max(h, 0))
-        return made
+        params = self
+        if not params.src_w or not params.src_h:
+            params = replace(params, src_w=max(w, 0), src_h=max(h, 0))
+        if params.crop:
+            params = replace(params, crop_w=params.crop_w or max(w, 0), crop_h=params.crop_h or max(h, 0))
+        return params
 
     def output_size(self, h: int = 0, w: int = 0) -> tuple[int, int]:
         """Height and width of the result; h and w are the source's where the parameters leave it open (-1 unknown)."""
@@ -159,43 +159,43 @@ class AippParams:
 
     def to_json(self) -> dict[str, Any]:
         """As a plain dictionary, with the keys that acl.mdl.get_first_aipp_info answers and `paddingValue`."""
-        found: dict[str, Any] = {key: int(getattr(self, name)) for key, name in _KEYS.items()}
-        found |= {"resizeSwitch": 0, "resizeOutputW": 0, "resizeOutputH": 0, "paddingValue": self.padding_value}
-        found |= {f"matrixR{i // 3}C{i % 3}": self.matrix[i] for i in range(9)}
+        content: dict[str, Any] = {key: int(getattr(self, name)) for key, name in _KEYS.items()}
+        content |= {"resizeSwitch": 0, "resizeOutputW": 0, "resizeOutputH": 0, "paddingValue": self.padding_value}
+        content |= {f"matrixR{i // 3}C{i % 3}": self.matrix[i] for i in range(9)}
         for key, values in (("outputBias", self.output_bias), ("inputBias", self.input_bias)):
-            found |= {f"{key}{i}": values[i] for i in range(3)}
+            content |= {f"{key}{i}": values[i] for i in range(3)}
         for key, numbers in (("meanChn", self.mean), ("minChn", self.min), ("varReciChn", self.var_reci)):
-            found |= {f"{key}{i}": numbers[i] for i in range(4)}
-        return found
+            content |= {f"{key}{i}": numbers[i] for i in range(4)}
+        return content
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> AippParams:
+    def from_json(cls, content: Mapping[str, Any]) -> AippParams:
         """From such a dictionary; raises ValueError when it makes no sense (it may come from a file)."""
         try:
-            plain: dict[str, Any] = {name: int(given[key]) for key, name in _KEYS.items()}
+            plain: dict[str, Any] = {name: int(content[key]) for key, name in _KEYS.items()}
             for name in _SWITCHES:
                 plain[name] = bool(plain[name])
-            made = cls(
+            params = cls(
                 **plain,
-                padding_value=float(given.get("paddingValue", 0.0)),
-                matrix=tuple(int(given[f"matrixR{i // 3}C{i % 3}"]) for i in range(9)),
-                output_bias=tuple(int(given[f"outputBias{i}"]) for i in range(3)),
-                input_bias=tuple(int(given[f"inputBias{i}"]) for i in range(3)),
-                mean=tuple(int(given[f"meanChn{i}"]) for i in range(4)),
-                min=tuple(float(given[f"minChn{i}"]) for i in range(4)),
-                var_reci=tuple(float(given[f"varReciChn{i}"]) for i in range(4)),
+                padding_value=float(content.get("paddingValue", 0.0)),
+                matrix=tuple(int(content[f"matrixR{i // 3}C{i % 3}"]) for i in range(9)),
+                output_bias=tuple(int(content[f"outputBias{i}"]) for i in range(3)),
+                input_bias=tuple(int(content[f"inputBias{i}"]) for i in range(3)),
+                mean=tuple(int(content[f"meanChn{i}"]) for i in range(4)),
+                min=tuple(float(content[f"minChn{i}"]) for i in range(4)),
+                var_reci=tuple(float(content[f"varReciChn{i}"]) for i in range(4)),
             )
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"the AIPP parameters are damaged: {type(error).__name__} {error}") from error
-        problem = made.problem()
+        problem = params.problem()
         if problem:
             raise ValueError(f"the AIPP parameters are damaged: {problem}")
-        return made
+        return params
 
     def problem(self) -> str:
         """What is wrong with the numbers, field and value named, or ""."""
         if self.input_format not in FORMATS:
-            return f"input_format {self.input_format} is not one of {', '.join(one.name for one in FORMATS.values())}"
+            return f"input_format {self.input_format} is not one of {', '.join(format.name for format in FORMATS.values())}"
         return self._range_problem() or self._size_problem()
 
     def _range_problem(self) -> str:
@@ -213,7 +213,7 @@ class AippParams:
             ("load_start_pos", (self.crop_start_w, self.crop_start_h), 0, MAX_SIDE - 1),
         ]
         for name, values, low, high in ranged:
-            wrong = [one for one in values if not low <= one <= high]  # NaN is in no range
+            wrong = [value for value in values if not low <= value <= high]  # NaN is in no range
             if wrong:
                 return f"{name} is {wrong[0]:g}, allowed is {low:g} to {high:g}"
         return ""
@@ -229,12 +229,12 @@ class AippParams:
         if self.src_w % columns or self.src_h % rows:
             return f"src_image_size is {self.src_w} x {self.src_h}; {self.format.name} needs an even {'size' if rows == 2 else 'width'}"
         if self.crop and self.src_w:
-            for word, start, size, whole in (
+            for axis, start, size, whole in (
                 ("w", self.crop_start_w, self.crop_w, self.src_w),
                 ("h", self.crop_start_h, self.crop_h, self.src_h),
             ):
                 if start + size > whole:
-                    return f"load_start_pos_{word} {start} + crop_size_{word} {size} is beyond src_image_size_{word} {whole}"
+                    return f"load_start_pos_{axis} {start} + crop_size_{axis} {size} is beyond src_image_size_{axis} {whole}"
         return ""
 
 

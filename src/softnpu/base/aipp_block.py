@@ -30,13 +30,15 @@ def pack(pictures: Sequence[AippParams]) -> bytes:
         *(first.format.block, first.csc, first.rbuv_swap, first.ax_swap, len(pictures), first.src_w, first.src_h),
         *(*first.matrix, *first.output_bias, *first.input_bias),
     )
-    return head + b"".join(_pack_picture(one) for one in pictures)
+    return head + b"".join(_pack_picture(picture) for picture in pictures)
 
 
-def _pack_picture(one: AippParams) -> bytes:
-    crop = (one.crop_start_w, one.crop_start_h, one.crop_w, one.crop_h)
-    pads = (one.top, one.bottom, one.left, one.right)
-    return _PICTURE.pack(one.crop, 0, one.padding, 0, *crop, 0, 0, 0, 0, *pads, *one.mean, *one.min, *one.var_reci)
+def _pack_picture(picture: AippParams) -> bytes:
+    crop = (picture.crop_start_w, picture.crop_start_h, picture.crop_w, picture.crop_h)
+    pads = (picture.top, picture.bottom, picture.left, picture.right)
+    return _PICTURE.pack(
+        picture.crop, 0, picture.padding, 0, *crop, 0, 0, 0, 0, *pads, *picture.mean, *picture.min, *picture.var_reci
+    )
 
 
 def unpack(data: bytes | memoryview) -> list[AippParams]:
@@ -60,12 +62,12 @@ def unpack(data: bytes | memoryview) -> list[AippParams]:
         output_bias=tuple(numbers[9:12]),
         input_bias=tuple(numbers[12:15]),
     )
-    found = [_unpack_picture(data, index, shared) for index in range(batch)]
-    for index, made in enumerate(found):
-        problem = made.problem() or ("" if made.src_w else "the source size is missing")
+    pictures = [_unpack_picture(data, index, shared) for index in range(batch)]
+    for index, picture in enumerate(pictures):
+        problem = picture.problem() or ("" if picture.src_w else "the source size is missing")
         if problem:
             raise ValueError(f"picture {index} of the AIPP parameter block: {problem}")
-    return found
+    return pictures
 
 
 def _unpack_picture(data: bytes | memoryview, index: int, shared: AippParams) -> AippParams:

@@ -1,40 +1,98 @@
-"""Data types of ACL: element sizes and NumPy names, from the rows."""
+"""Data types and formats of ACL: their numbers, and element sizes and NumPy names from the rows."""
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from softnpu.spec._generated.dtypes import DTYPES
 
-FORMAT_NAMES = {
-    0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z", 16: "HWCN", 27: "NDHWC", 29: "FRACTAL_NZ", 30: "NCDHW",
-}  # aclFormat  # fmt: skip
+
+class DType(IntEnum):
+    """aclDataType. A member is its number everywhere, in messages and files, too."""
+
+    UNDEFINED = -1
+    FLOAT = 0
+    FLOAT16 = 1
+    INT8 = 2
+    INT32 = 3
+    UINT8 = 4
+    INT16 = 6
+    UINT16 = 7
+    UINT32 = 8
+    INT64 = 9
+    UINT64 = 10
+    DOUBLE = 11
+    BOOL = 12
+    STRING = 13
+    COMPLEX64 = 16
+    COMPLEX128 = 17
+    BF16 = 27
+    INT4 = 29
+    UINT1 = 30
+    COMPLEX32 = 33
+    HIFLOAT8 = 34
+    FLOAT8_E5M2 = 35
+    FLOAT8_E4M3FN = 36
+    FLOAT8_E8M0 = 37
+    FLOAT6_E3M2 = 38
+    FLOAT6_E2M3 = 39
+    FLOAT4_E2M1 = 40
+    FLOAT4_E1M2 = 41
+
+    __repr__ = int.__repr__
+
+
+class TensorFormat(IntEnum):
+    """aclFormat, as far as anything here depends on it."""
+
+    NCHW = 0
+    NHWC = 1
+    ND = 2
+    NC1HWC0 = 3
+    FRACTAL_Z = 4
+    HWCN = 16
+    NDHWC = 27
+    FRACTAL_NZ = 29
+    NCDHW = 30
+
+    __repr__ = int.__repr__
+
+
+FORMAT_NAMES = {int(format): format.name for format in TensorFormat}
 _UNLISTED_BYTES = 8  # what the published binding answers for a value it does not know
+
+
+_SIZES = {number: size for number, (_, size, _) in DTYPES.items() if size is not None}
+_NUMPY_NAMES = {number: numpy_type for number, (_, _, numpy_type) in DTYPES.items()}
 
 
 def element_size(data_type: int) -> int:
     """Bytes per element of an aclDataType."""
-    row = DTYPES.get(data_type)
-    return _UNLISTED_BYTES if row is None or row[1] is None else row[1]
+    return _SIZES.get(data_type, _UNLISTED_BYTES)
 
 
 def numpy_name(data_type: int) -> str:
     """The NumPy type of an aclDataType, or "" where NumPy has none."""
-    row = DTYPES.get(data_type)
-    return row[2] if row is not None else ""
+    return _NUMPY_NAMES.get(data_type, "")
 
 
 # Numbers of the same type elsewhere: aclDataType → ONNX's TensorProto.DataType, and → DataType of ge.proto (in `.om` files).
-_TO_ONNX = {
-    0: 1, 1: 10, 2: 3, 3: 6, 4: 2, 6: 5, 7: 4, 8: 12, 9: 7, 10: 13, 11: 11, 12: 9, 13: 8, 16: 14, 17: 15, 27: 16, 29: 22,
-    35: 19, 36: 17, 37: 24,
+_TO_ONNX: dict[int, int] = {
+    DType.FLOAT: 1, DType.FLOAT16: 10, DType.INT8: 3, DType.INT32: 6, DType.UINT8: 2, DType.INT16: 5, DType.UINT16: 4,
+    DType.UINT32: 12, DType.INT64: 7, DType.UINT64: 13, DType.DOUBLE: 11, DType.BOOL: 9, DType.STRING: 8,
+    DType.COMPLEX64: 14, DType.COMPLEX128: 15, DType.BF16: 16, DType.INT4: 22, DType.FLOAT8_E5M2: 19,
+    DType.FLOAT8_E4M3FN: 17, DType.FLOAT8_E8M0: 24,
 }  # fmt: skip
-_FROM_ONNX = {onnx: acl for acl, onnx in _TO_ONNX.items()}
-_TO_GE = {
-    0: 1, 1: 2, 2: 3, 3: 7, 4: 4, 6: 5, 7: 6, 8: 9, 9: 8, 10: 10, 11: 12, 12: 11, 13: 13, 16: 16, 17: 17, 27: 27, 29: 28,
-    30: 29, 33: 32, 34: 33, 35: 34, 36: 35, 37: 36,
+_FROM_ONNX = {onnx: int(acl) for acl, onnx in _TO_ONNX.items()}
+_TO_GE: dict[int, int] = {
+    DType.FLOAT: 1, DType.FLOAT16: 2, DType.INT8: 3, DType.INT32: 7, DType.UINT8: 4, DType.INT16: 5, DType.UINT16: 6,
+    DType.UINT32: 9, DType.INT64: 8, DType.UINT64: 10, DType.DOUBLE: 12, DType.BOOL: 11, DType.STRING: 13,
+    DType.COMPLEX64: 16, DType.COMPLEX128: 17, DType.BF16: 27, DType.INT4: 28, DType.UINT1: 29, DType.COMPLEX32: 32,
+    DType.HIFLOAT8: 33, DType.FLOAT8_E5M2: 34, DType.FLOAT8_E4M3FN: 35, DType.FLOAT8_E8M0: 36,
 }  # fmt: skip
-_FROM_GE = {ge: acl for acl, ge in _TO_GE.items()}
+_FROM_GE = {ge: int(acl) for acl, ge in _TO_GE.items()}
 _FOREIGN = 1000  # types that only ONNX has travel under their ONNX number above this
-UNDEFINED = -1
+UNDEFINED = int(DType.UNDEFINED)
 
 
 def to_onnx(data_type: int) -> int:
@@ -57,7 +115,7 @@ def from_ge(number: int) -> int:
     return _FROM_GE.get(number, UNDEFINED)
 
 
-_FROM_NUMPY = {row[2]: data_type for data_type, row in DTYPES.items() if row[2]}
+_FROM_NUMPY = {name: data_type for data_type, name in _NUMPY_NAMES.items() if name}
 
 
 def from_numpy(name: str) -> int:

@@ -40,8 +40,8 @@ def words(kind: str) -> str:
 
 def with_article(kind: str) -> str:
     """`an event`, `a stream`."""
-    word = words(kind)
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+    name = words(kind)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 _WORDS = {
@@ -116,18 +116,18 @@ class HandleTable:
 
     def error(self, kind: str, handle: int) -> NpuError:
         """The error that says why `handle` is no live handle of this kind."""
-        word = words(kind)
+        name = words(kind)
         if handle == 0:
             return NpuError(
-                codes.INVALID_PARAM, f"the {word} handle is null (0)", f"create the {word} first and check its ret"
+                codes.INVALID_PARAM, f"the {name} handle is null (0)", f"create the {name} first and check its ret"
             )
         claimed = kind_of(handle)
         if claimed is None:
-            found = self._explain(handle)
+            explanation = self._explain(handle)
             return NpuError(
                 codes.RT_PARAM_INVALID,
-                f"{handle:#x} is no {word} handle{', ' + found if found else ''}",
-                f"pass the handle that creating the {word} returned",
+                f"{handle:#x} is no {name} handle{', ' + explanation if explanation else ''}",
+                f"pass the handle that creating the {name} returned",
             )
         if claimed != kind:
             return NpuError(
@@ -137,6 +137,6 @@ class HandleTable:
             )
         return NpuError(
             codes.RT_PARAM_INVALID,
-            f"the {word} {handle:#x} was destroyed already (or the process was finalised since)",
+            f"the {name} {handle:#x} was destroyed already (or the process was finalised since)",
             "do not use a handle after its destroy call; set the variable to None there",
         )

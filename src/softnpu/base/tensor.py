@@ -82,8 +82,8 @@ class TensorDesc:
         return replace(
             self,
             dims=list(self.dims),
-            shape_range=[list(one) for one in self.shape_range],
-            value_range=[list(one) for one in self.value_range],
+            shape_range=[list(pair) for pair in self.shape_range],
+            value_range=[list(pair) for pair in self.value_range],
             followers=[],
         )
 

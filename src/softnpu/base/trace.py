@@ -42,7 +42,7 @@ class Bus:
 
         def unsubscribe() -> None:
             with self._lock:
-                self.listeners = tuple(one for one in self.listeners if one is not listener)
+                self.listeners = tuple(known for known in self.listeners if known is not listener)
 
         return unsubscribe
 

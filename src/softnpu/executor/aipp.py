@@ -14,12 +14,13 @@ import numpy as np
 
 from softnpu.base.aipp import FORMATS, MAX_FACTOR, MAX_PADDING, MAX_SIDE, YUV400, YUV420SP, AippParams, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack
+from softnpu.base.dtypes import TensorFormat
 from softnpu.base.errors import NpuError, codes
 from softnpu.ops import OpError
 from softnpu.ops.image.aipp_dynamic import apply as _apply
 
 Array = np.ndarray[Any, Any]
-NHWC = 1
+NHWC = TensorFormat.NHWC
 _DYNAMIC_FORMATS = (1, 2, 3, 4)  # what the chips accept for dynamic AIPP
 _KNOWN_FORMATS = range(1, 15)  # aclAippInputFormat, RAW among them
 _MATRIX_LOW, _MATRIX_HIGH = -32677, 32676  # as the manual prints them
@@ -72,9 +73,9 @@ class AippSet:
             return
         for index, value in enumerate(matrix):
             _within(f"csc_matrix_r{index // 3}c{index % 3}", value, _MATRIX_LOW, _MATRIX_HIGH)
-        for word, biases in (("output", output_bias), ("input", input_bias)):
+        for side, biases in (("output", output_bias), ("input", input_bias)):
             for index, value in enumerate(biases):
-                _within(f"csc_{word}_bias_{index}", value, 0, 255)
+                _within(f"csc_{side}_bias_{index}", value, 0, 255)
         self.shared = replace(self.shared, csc=True, matrix=matrix, output_bias=output_bias, input_bias=input_bias)
 
     def set_rbuv_swap(self, switch: int) -> None:
@@ -96,10 +97,10 @@ class AippSet:
         self._check(index)
         on = _switch("crop_switch", switch)
         if on:
-            for word, value in zip("wh", start, strict=True):
-                _within(f"crop_start_pos_{word}", value, 0, MAX_SIDE - 1)
-            for word, value in zip("wh", size, strict=True):
-                _within(f"crop_size_{word}", value, 1, MAX_SIDE)
+            for axis, value in zip("wh", start, strict=True):
+                _within(f"crop_start_pos_{axis}", value, 0, MAX_SIDE - 1)
+            for axis, value in zip("wh", size, strict=True):
+                _within(f"crop_size_{axis}", value, 1, MAX_SIDE)
         places = (
             {"crop_start_w": start[0], "crop_start_h": start[1], "crop_w": size[0], "crop_h": size[1]} if on else {}
         )
@@ -109,10 +110,10 @@ class AippSet:
         """Set the zero padding of a picture: top, bottom, left, right."""
         self._check(index)
         on = _switch("padding_switch", switch)
-        given = dict(zip(("top", "bottom", "left", "right"), sizes, strict=True)) if on else {}
-        for word, value in given.items():
-            _within(f"padding_size_{word}", value, 0, MAX_PADDING)
-        self.pictures[index] = replace(self.pictures[index], padding=on, **given)  # type: ignore[arg-type]
+        paddings = dict(zip(("top", "bottom", "left", "right"), sizes, strict=True)) if on else {}
+        for side, value in paddings.items():
+            _within(f"padding_size_{side}", value, 0, MAX_PADDING)
+        self.pictures[index] = replace(self.pictures[index], padding=on, **paddings)  # type: ignore[arg-type]
 
     def set_mean(self, values: tuple[int, ...], index: int) -> None:
         """Set what is subtracted from each channel of a picture first."""
@@ -135,10 +136,10 @@ class AippSet:
         if not _switch("scf_switch", switch):
             self.scaled.discard(index)
             return
-        for word, value in zip(
+        for parameter, value in zip(
             ("input_size_w", "input_size_h", "output_size_w", "output_size_h"), (*source, *result), strict=True
         ):
-            _within(f"scf_{word}", value, _SCALE_LOW, _SCALE_WIDE if word == "output_size_w" else MAX_SIDE)
+            _within(f"scf_{parameter}", value, _SCALE_LOW, _SCALE_WIDE if parameter == "output_size_w" else MAX_SIDE)
         self.scaled.add(index)
 
     def _check(self, index: int) -> None:
@@ -157,19 +158,19 @@ class AippSet:
 
     def whole(self) -> list[AippParams]:
         """Every picture with what all share."""
-        one = self.shared
+        shared = self.shared
         return [
             replace(
                 picture,
-                input_format=one.input_format,
-                csc=one.csc,
-                rbuv_swap=one.rbuv_swap,
-                ax_swap=one.ax_swap,
-                src_w=one.src_w,
-                src_h=one.src_h,
-                matrix=one.matrix,
-                output_bias=one.output_bias,
-                input_bias=one.input_bias,
+                input_format=shared.input_format,
+                csc=shared.csc,
+                rbuv_swap=shared.rbuv_swap,
+                ax_swap=shared.ax_swap,
+                src_w=shared.src_w,
+                src_h=shared.src_h,
+                matrix=shared.matrix,
+                output_bias=shared.output_bias,
+                input_bias=shared.input_bias,
             )
             for picture in self.pictures
         ]
@@ -205,25 +206,25 @@ class Slot:
     family: str = ""
 
 
-def check_attach(given: AippSet, slot: Slot) -> list[AippParams]:
+def check_attach(parameters: AippSet, slot: Slot) -> list[AippParams]:
     """Raise unless the set can be used for this input; returns the parameters per picture."""
-    pictures = given.whole()
-    _check_source(given, slot)
-    for index, one in enumerate(pictures):
-        _check_picture(one, index, slot)
-    sizes = {one.output_size() for one in pictures}
+    pictures = parameters.whole()
+    _check_source(parameters, slot)
+    for index, picture in enumerate(pictures):
+        _check_picture(picture, index, slot)
+    sizes = {picture.output_size() for picture in pictures}
     if len(sizes) > 1:
         shown = ", ".join(f"{w} x {h}" for h, w in sorted(sizes))
         raise _refuse(
             f"the pictures of the batch have different sizes after AIPP: {shown}",
             "give all the same crop and padding sizes",
         )
-    _check_model(given, pictures[0], slot)
+    _check_model(parameters, pictures[0], slot)
     return pictures
 
 
-def _check_source(given: AippSet, slot: Slot) -> None:
-    shared = given.shared
+def _check_source(parameters: AippSet, slot: Slot) -> None:
+    shared = parameters.shared
     if shared.input_format not in _DYNAMIC_FORMATS:
         allowed = ", ".join(f"{code} {FORMATS[code].name}" for code in _DYNAMIC_FORMATS)
         raise _refuse(
@@ -238,36 +239,36 @@ def _check_source(given: AippSet, slot: Slot) -> None:
         raise _refuse(
             f"the source picture is {shared.src_w} x {shared.src_h}; YUV420SP_U8 needs even sizes", "set even sizes"
         )
-    if given.scaled:
+    if parameters.scaled:
         raise _refuse(
-            f"picture {min(given.scaled)} of the set asks for scaling, which this chip does not do",
+            f"picture {min(parameters.scaled)} of the set asks for scaling, which this chip does not do",
             "turn it off with set_aipp_scf_params",
         )
-    size = shared.format.source_bytes(given.batch, shared.src_h, shared.src_w)
+    size = shared.format.source_bytes(parameters.batch, shared.src_h, shared.src_w)
     if size > slot.max_src_image_size:
         raise _refuse(
-            f"{given.batch} source pictures of {shared.src_w} x {shared.src_h} have {size} bytes, more than max_src_image_size {slot.max_src_image_size} of the model",
+            f"{parameters.batch} source pictures of {shared.src_w} x {shared.src_h} have {size} bytes, more than max_src_image_size {slot.max_src_image_size} of the model",
             "convert the model with a larger max_src_image_size",
         )
 
 
-def _check_picture(one: AippParams, index: int, slot: Slot) -> None:
-    if one.crop:
-        for word, start, size, source in (
-            ("width", one.crop_start_w, one.crop_w, one.src_w),
-            ("height", one.crop_start_h, one.crop_h, one.src_h),
+def _check_picture(picture: AippParams, index: int, slot: Slot) -> None:
+    if picture.crop:
+        for side, start, size, source in (
+            ("width", picture.crop_start_w, picture.crop_w, picture.src_w),
+            ("height", picture.crop_start_h, picture.crop_h, picture.src_h),
         ):
             if start + size > source:
                 raise _refuse(
-                    f"the crop of picture {index} ends at {start + size}, beyond the source's {word} {source}",
+                    f"the crop of picture {index} ends at {start + size}, beyond the source's {side} {source}",
                     "crop inside the source",
                 )
-        if one.input_format == YUV420SP and (one.crop_start_w | one.crop_start_h) & 1:
+        if picture.input_format == YUV420SP and (picture.crop_start_w | picture.crop_start_h) & 1:
             raise _refuse(
-                f"the crop of picture {index} starts at {one.crop_start_w}, {one.crop_start_h}; YUV420SP_U8 needs even numbers",
+                f"the crop of picture {index} starts at {picture.crop_start_w}, {picture.crop_start_h}; YUV420SP_U8 needs even numbers",
                 "start at even numbers",
             )
-    width = one.output_size()[1]
+    width = picture.output_size()[1]
     if width > widest(slot.family):
         raise _refuse(
             f"picture {index} is {width} wide after AIPP, this chip writes at most {widest(slot.family)}",
@@ -275,42 +276,42 @@ def _check_picture(one: AippParams, index: int, slot: Slot) -> None:
         )
 
 
-def _check_model(given: AippSet, one: AippParams, slot: Slot) -> None:
-    height, width = one.output_size()
-    for word, made, wanted in (
-        ("batch", given.batch, slot.batch),
+def _check_model(parameters: AippSet, picture: AippParams, slot: Slot) -> None:
+    height, width = picture.output_size()
+    for axis, size, wanted in (
+        ("batch", parameters.batch, slot.batch),
         ("height", height, slot.height),
         ("width", width, slot.width),
     ):
-        if wanted >= 0 and made != wanted:
+        if wanted >= 0 and size != wanted:
             raise _refuse(
-                f"the {word} after AIPP is {made}, the model takes {wanted}", "change the set so that both are equal"
+                f"the {axis} after AIPP is {size}, the model takes {wanted}", "change the set so that both are equal"
             )
-    if slot.channels >= 0 and one.channels != slot.channels and not (slot.channels == 1 and one.grey):
+    if slot.channels >= 0 and picture.channels != slot.channels and not (slot.channels == 1 and picture.grey):
         raise _refuse(
-            f"AIPP makes {one.channels} channels of {one.format.name}, the model takes {slot.channels}",
+            f"AIPP makes {picture.channels} channels of {picture.format.name}, the model takes {slot.channels}",
             "set another picture format, or turn colour conversion on or off",
         )
 
 
-def write_block(given: AippSet) -> bytes:
+def write_block(parameters: AippSet) -> bytes:
     """The bytes that go into the parameter input; the set must have passed `check_attach`."""
-    return pack(given.whole())
+    return pack(parameters.whole())
 
 
 def apply(block: bytes, pixels: Array, out_shape: tuple[int, ...], out_dtype: type[np.generic], layout: int) -> Array:
     """The model's input from pictures (flat uint8, one behind the other) and a parameter block. `out_shape` is the model's
     (-1 where it takes any size), `layout` its aclFormat."""
-    place = 3 if layout == NHWC else 1
+    channel_axis = 3 if layout == NHWC else 1
     try:
-        made = _apply("dynamic AIPP", block, pixels.reshape(-1), out_shape[place], out_dtype, layout)
+        result = _apply("dynamic AIPP", block, pixels.reshape(-1), out_shape[channel_axis], out_dtype, layout)
     except OpError as error:
         raise _refuse(str(error)) from error
     if len(out_shape) != 4 or any(
-        wanted not in (-1, found) for wanted, found in zip(out_shape, made.shape, strict=True)
+        wanted not in (-1, size) for wanted, size in zip(out_shape, result.shape, strict=True)
     ):
         raise _refuse(
-            f"dynamic AIPP makes {list(made.shape)}, the model takes {list(out_shape)}",
+            f"dynamic AIPP makes {list(result.shape)}, the model takes {list(out_shape)}",
             "set the parameters for the size that the model runs with",
         )
-    return made
+    return result

@@ -17,10 +17,11 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.engines.base import Place, Plan, Shape
 from softnpu.graph.om import ModelInfo, TensorInfo
+from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
+    from softnpu.runtime.streams.stream import Context
 
 TOLERANCE = 64  # a buffer may be this many bytes short, as on hardware
 STATIC, PICTURE, PARAMETERS = 1, 2, 3  # aclmdlInputAippType of the inputs of dynamic AIPP
@@ -69,8 +70,8 @@ class Binder:
                 "the model data are damaged: inputs and outputs do not fit the program",
                 "convert the model again with atc",
             )
-        self.ranged = any(one.ranges for one in info.inputs)
-        self.open_outputs = any(_unknown(one.dims) for one in info.outputs)
+        self.ranged = any(tensor.ranges for tensor in info.inputs)
+        self.open_outputs = any(_unknown(tensor.dims) for tensor in info.outputs)
 
     def bind(self, inputs: Given, outputs: Given, gear: int | None) -> Ready:
         """Everything of a run but the engine's plan, which the caller makes from the places."""
@@ -84,54 +85,54 @@ class Binder:
         return ready
 
     def _memory(self) -> Memory:
-        return self.context.device.process.memory
+        return process().memory
 
     def _check_counts(self, inputs: Given, outputs: Given) -> None:
-        for word, given, wanted in (("input", inputs, self.info.inputs), ("output", outputs, self.info.outputs)):
-            count = len(given.buffers)
-            if self.ranged and word == "input" and count >= len(wanted):
+        for side, offered, wanted in (("input", inputs, self.info.inputs), ("output", outputs, self.info.outputs)):
+            count = len(offered.buffers)
+            if self.ranged and side == "input" and count >= len(wanted):
                 continue
             if count != len(wanted):
                 code = codes.INVALID_PARAM if self.ranged else codes.GE_PARAM_INVALID
-                names = ", ".join(one.name for one in wanted)
+                names = ", ".join(tensor.name for tensor in wanted)
                 raise NpuError(
                     code,
-                    f"the {word} dataset has {count} buffers, the model has {len(wanted)} {word}s ({names})",
+                    f"the {side} dataset has {count} buffers, the model has {len(wanted)} {side}s ({names})",
                     "add one buffer for each",
                 )
 
     def _input_shapes(self, inputs: Given, gear: int | None) -> list[Shape]:
         if gear is not None:
             return self.gear_shapes(gear)
-        found = []
+        shapes = []
         for index, info in enumerate(self.info.inputs):
             desc = inputs.descs.get(index)
             if self._aipp(index) == STATIC:  # the memory of the picture, which is not what get_input_dims shows
-                found.append(self._source(index, info, desc))
+                shapes.append(self._source(index, info, desc))
                 continue
             if info.ranges and _unknown(info.dims):
                 if desc is None:
                     raise _no_dims(index, info)
-                found.append(_in_range(index, info, tuple(desc.dims)))
+                shapes.append(_in_range(index, info, tuple(desc.dims)))
             else:
                 if desc is not None and self.ranged and tuple(desc.dims) != tuple(info.dims):
-                    found.append(_in_range(index, info, tuple(desc.dims)))
+                    shapes.append(_in_range(index, info, tuple(desc.dims)))
                     continue
-                found.append(tuple(info.dims))
-        return found
+                shapes.append(tuple(info.dims))
+        return shapes
 
     def gear_shapes(self, gear: int) -> list[Shape]:
         """The dims of every input under a gear; the added inputs have their own."""
         flat = list(self.info.gear_inputs[gear])
-        found: list[Shape] = []
+        shapes: list[Shape] = []
         for index, (info, name) in enumerate(zip(self.info.inputs, self.inputs, strict=True)):
             if name is None or self._aipp(index) == PARAMETERS:
-                found.append(tuple(info.dims))
+                shapes.append(tuple(info.dims))
             else:
                 count = len(info.dims)
-                found.append(tuple(flat[:count]))
+                shapes.append(tuple(flat[:count]))
                 del flat[:count]
-        return found
+        return shapes
 
     def _input_places(self, ready: Ready, inputs: Given, gear: int | None) -> list[Place]:
         """Where the inputs that the engine knows are read from."""
@@ -296,18 +297,17 @@ class Binder:
         return False
 
     def _allocate(self, buffer: DataBuffer, need: int) -> None:
-        device = self.context.device
-        buffer.address = device.process.memory.allocate(device, need, 0)
+        buffer.address = self._memory().allocate(self.context.device, need, 0)
         buffer.size = need
 
     def _collect(self, ready: Ready, copies: list[Copy]) -> None:
         """Copy what the engine allocated to where the program wants it."""
         assert ready.plan is not None
-        found = ready.plan.results()
+        results = ready.plan.results()
         memory = self._memory()
-        for index, place, buffer in copies:
+        for index, position, buffer in copies:
             info = self.info.outputs[index]
-            dtype, shape, address, _keep = found[place]
+            dtype, shape, address, _keep = results[position]
             size = _bytes(dtype, shape)
             ready.dims[index] = shape
             if not size:
@@ -355,16 +355,16 @@ def _in_range(index: int, info: TensorInfo, dims: Shape) -> Shape:
     if not fits:
         raise NpuError(
             codes.INVALID_PARAM,
-            f"the dims {list(dims)} of input {index} ({info.name}) are outside of what the model was built for: {[list(one) for one in info.ranges] or info.dims}",
+            f"the dims {list(dims)} of input {index} ({info.name}) are outside of what the model was built for: {[list(pair) for pair in info.ranges] or info.dims}",
             "use dims inside the range, or convert the model with a wider one",
         )
     return dims
 
 
-def _short(word: str, index: int, info: TensorInfo, need: int, size: int) -> NpuError:
-    hint = f"; acl.mdl.get_{word}_size_by_index tells the size" if info.size else ""
+def _short(side: str, index: int, info: TensorInfo, need: int, size: int) -> NpuError:
+    hint = f"; acl.mdl.get_{side}_size_by_index tells the size" if info.size else ""
     return NpuError(
         codes.GE_PARAM_INVALID,
-        f"{word} {index} ({info.name}) needs {need} bytes, its data buffer has {size}",
+        f"{side} {index} ({info.name}) needs {need} bytes, its data buffer has {size}",
         f"allocate at least {need} bytes{hint}",
     )

@@ -47,20 +47,24 @@ def open_model(source: Om, info: ModelInfo, nodewise: bool = False) -> Engine:
         _check_self_contained(program)
     if nodewise or config.engine() == "nodewise":
         return _guarded(lambda: NodewiseEngine(source, info, programs))
-    place = source.weights_place() if source.path is not None else None
+    weights_file = source.weights_place() if source.path is not None else None
     kept = weights if len(weights) else None  # a view of the mapped file, or of our own copy of a model in memory
     steps = info.run.steps
     if not steps:
-        return _single(source, info, programs[0], place, kept)
-    engines: list[Engine] = [_guarded(lambda one=one: OrtEngine(one, place, kept)) for one in programs]  # type: ignore[misc]
+        return _single(source, info, programs[0], weights_file, kept)
+    engines: list[Engine] = [_ort(program, weights_file, kept) for program in programs]
     try:
         return MixedEngine(engines, steps)
     except (TypeError, KeyError, AttributeError) as error:
         raise damaged(f"its steps cannot be read ({error})") from error
 
 
+def _ort(program: StoredProgram, weights_file: Where | None, weights: memoryview | None) -> Engine:
+    return _guarded(lambda: OrtEngine(program, weights_file, weights))
+
+
 def _single(
-    source: Om, info: ModelInfo, program: StoredProgram, place: Where | None, weights: memoryview | None
+    source: Om, info: ModelInfo, program: StoredProgram, weights_file: Where | None, weights: memoryview | None
 ) -> Engine:
     """The engine of a model in one piece."""
     wanted = config.engine()
@@ -71,13 +75,13 @@ def _single(
             )
         wanted = "onnxruntime"
     if wanted == "openvino":
-        return _guarded(lambda: OpenVinoEngine(program, place, source.all_weights()))
+        return _guarded(lambda: OpenVinoEngine(program, weights_file, source.all_weights()))
     if wanted != "auto" or not openvino.installed() or not _fixed(info):
-        return _guarded(lambda: OrtEngine(program, place, weights))
+        return _ort(program, weights_file, weights)
     known = _remembered(program)
     if known is None:
-        engine = _guarded(lambda: OrtEngine(program, place, weights))
-        if place is None or source.path is None or _seconds(engine, info) < _WORTH_SECONDS:
+        engine = _ort(program, weights_file, weights)
+        if weights_file is None or source.path is None or _seconds(engine, info) < _WORTH_SECONDS:
             return engine
         known = _measure(source.path)
         _remember(program, known)
@@ -86,12 +90,12 @@ def _single(
         engine.close()
     if known == "openvino":
         try:
-            return OpenVinoEngine(program, place, source.all_weights())
+            return OpenVinoEngine(program, weights_file, source.all_weights())
         except Exception as error:
             log().write(
                 WARNING, f"openvino refuses a model that it ran before, onnxruntime takes it: {error}", "GE", "load"
             )
-    return _guarded(lambda: OrtEngine(program, place, weights))
+    return _guarded(lambda: OrtEngine(program, weights_file, weights))
 
 
 def _guarded(make: Callable[[], Engine]) -> Engine:
@@ -112,7 +116,8 @@ def _fixed(info: ModelInfo) -> bool:
     """Whether all shapes are fixed and all types are plain, so that both engines can be compared."""
     tensors = [*info.inputs, *info.outputs]
     return not info.gears and all(
-        numpy_name(one.dtype) and one.dtype != _DOUBLE and all(dim > 0 for dim in one.dims) for one in tensors
+        numpy_name(tensor.dtype) and tensor.dtype != _DOUBLE and all(dim > 0 for dim in tensor.dims)
+        for tensor in tensors
     )
 
 
@@ -150,7 +155,7 @@ def _measure(path: Path) -> str:
 def _key(program: StoredProgram) -> str:
     """What a measurement holds for: the program, the machine, the engines."""
     digest = hashlib.sha256(program.graph)
-    digest.update(repr(program.weights).encode())
+    digest.update(repr([tuple(weight) for weight in program.weights]).encode())
     versions = [importlib.metadata.version(name) for name in ("onnxruntime", "openvino")]
     digest.update(
         repr((versions, config.compute_threads(), os.cpu_count(), platform.processor(), os.uname().nodename)).encode()
@@ -160,18 +165,18 @@ def _key(program: StoredProgram) -> str:
 
 def _remembered(program: StoredProgram) -> str | None:
     try:
-        word = (config.cache_dir() / "engines" / _key(program)).read_text(encoding="utf-8").strip()
+        engine = (config.cache_dir() / "engines" / _key(program)).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
-    return word if word in ("onnxruntime", "openvino") else None
+    return engine if engine in ("onnxruntime", "openvino") else None
 
 
-def _remember(program: StoredProgram, word: str) -> None:
+def _remember(program: StoredProgram, engine: str) -> None:
     path = config.cache_dir() / "engines" / _key(program)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(word, encoding="utf-8")
+        part.write_text(engine, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         log().write(WARNING, f"the measurement cannot be remembered: {error}", "GE", "load")
@@ -195,5 +200,5 @@ def _points_outside(message: object) -> bool:
     if isinstance(message, dict):
         if message.get("data_location") == 1 or message.get("external_data"):
             return True
-        return any(_points_outside(one) for one in message.values())
-    return isinstance(message, list) and any(_points_outside(one) for one in message)
+        return any(_points_outside(item) for item in message.values())
+    return isinstance(message, list) and any(_points_outside(item) for item in message)

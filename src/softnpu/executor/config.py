@@ -16,9 +16,9 @@ _M64 = (1 << 64) - 1
 _MAX_PRIORITY = 7
 
 
-def _no_effect(word: str, attr: int) -> None:
+def _no_effect(kind: str, attr: int) -> None:
     log().write(
-        WARNING, f"option {attr} of a {word} configuration is kept and has no effect here", "ASCENDCL", "set_config_opt"
+        WARNING, f"option {attr} of a {kind} configuration is kept and has no effect here", "ASCENDCL", "set_config_opt"
     )
 
 

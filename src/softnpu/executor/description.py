@@ -36,56 +36,56 @@ class ModelDesc:
             )
         return self.info
 
-    def tensor(self, word: str, index: int) -> TensorInfo:
+    def tensor(self, side: str, index: int) -> TensorInfo:
         """An input or output by its index."""
-        tensors = self.need().inputs if word == "input" else self.need().outputs
+        tensors = self.need().inputs if side == "input" else self.need().outputs
         if index >= len(tensors):
             raise NpuError(
                 codes.INVALID_PARAM,
-                f"{word} {index} does not exist, the model has {len(tensors)}",
-                f"see acl.mdl.get_num_{word}s; count from 0",
+                f"{side} {index} does not exist, the model has {len(tensors)}",
+                f"see acl.mdl.get_num_{side}s; count from 0",
             )
         return tensors[index]
 
-    def name(self, word: str, index: int) -> str:
+    def name(self, side: str, index: int) -> str:
         """The name that programs get; long ones are shortened, to something that no other tensor is called."""
-        name = self.tensor(word, index).name
+        name = self.tensor(side, index).name
         if len(name) <= MAX_NAME:
             return name
         info = self.need()
-        taken = {one.name for one in (*info.inputs, *info.outputs)}
-        short = wish = f"acl_modelId_{self.number}_{word}_{index}"
+        taken = {tensor.name for tensor in (*info.inputs, *info.outputs)}
+        short = wish = f"acl_modelId_{self.number}_{side}_{index}"
         counter = 0
         while short in taken:
             short, counter = f"{wish}_{counter}", counter + 1
         return short
 
-    def find(self, word: str, name: str) -> int:
+    def find(self, side: str, name: str) -> int:
         """The index of an input or output by its name."""
-        tensors = self.need().inputs if word == "input" else self.need().outputs
+        tensors = self.need().inputs if side == "input" else self.need().outputs
         for index in range(len(tensors)):
-            if name in (tensors[index].name, self.name(word, index)):
+            if name in (tensors[index].name, self.name(side, index)):
                 return index
-        if word == "output":  # the name of the tensor alone is what most people know
-            close = [index for index, one in enumerate(tensors) if one.name.rpartition(":")[2] == name]
+        if side == "output":  # the name of the tensor alone is what most people know
+            close = [index for index, tensor in enumerate(tensors) if tensor.name.rpartition(":")[2] == name]
             if len(close) == 1:
                 return close[0]
-        known = ", ".join(one.name for one in tensors)
-        raise NpuError(codes.INVALID_PARAM, f"the model has no {word} named {name!r}", f"it has: {known}")
+        known = ", ".join(tensor.name for tensor in tensors)
+        raise NpuError(codes.INVALID_PARAM, f"the model has no {side} named {name!r}", f"it has: {known}")
 
     def real_name(self, name: str) -> str | None:
         """The full name behind a shortened one."""
-        for word in ("input", "output"):
-            tensors = self.need().inputs if word == "input" else self.need().outputs
-            for index, one in enumerate(tensors):
-                if name in (one.name, self.name(word, index)):
-                    return one.name
+        for side in ("input", "output"):
+            tensors = self.need().inputs if side == "input" else self.need().outputs
+            for index, tensor in enumerate(tensors):
+                if name in (tensor.name, self.name(side, index)):
+                    return tensor.name
         return None
 
-    def dims(self, word: str, index: int, dims: list[int] | None = None) -> dict[str, Any]:
+    def dims(self, side: str, index: int, dims: list[int] | None = None) -> dict[str, Any]:
         """Dims as the dictionary of the binding."""
-        tensor = self.tensor(word, index)
-        return _dims(self.name(word, index), tensor.dims if dims is None else dims)
+        tensor = self.tensor(side, index)
+        return _dims(self.name(side, index), tensor.dims if dims is None else dims)
 
     def input_dims_v2(self, index: int) -> dict[str, Any]:
         """The dims of the memory that an input takes, which static AIPP makes another than the model's."""
@@ -95,7 +95,7 @@ class ModelDesc:
     def current_output_dims(self, index: int) -> dict[str, Any]:
         """The dims of an output under the gear that was set last."""
         info = self.need()
-        if any(one.ranges for one in info.inputs):
+        if any(tensor.ranges for tensor in info.inputs):
             raise NpuError(
                 codes.API_NOT_SUPPORT,
                 "a model with a shape range has no current output dims",
@@ -118,16 +118,16 @@ class ModelDesc:
     def batches(self) -> dict[str, Any]:
         """The batch sizes the model was built for."""
         info = self.need()
-        found = [gear[0] for gear in info.gears] if info.gear_kind == "batch" else []
-        _limit(len(found))
-        return {"batchCount": len(found), "batch": found}
+        batches = [gear[0] for gear in info.gears] if info.gear_kind == "batch" else []
+        _limit(len(batches))
+        return {"batchCount": len(batches), "batch": batches}
 
     def resolutions(self) -> dict[str, Any]:
         """The resolutions the model was built for."""
         info = self.need()
-        found = [list(gear) for gear in info.gears] if info.gear_kind == "hw" else []
-        _limit(len(found))
-        return {"hwCount": len(found), "hw": found}
+        resolutions = [list(gear) for gear in info.gears] if info.gear_kind == "hw" else []
+        _limit(len(resolutions))
+        return {"hwCount": len(resolutions), "hw": resolutions}
 
     def gear_count(self, index: int) -> int:
         """The number of dims gears."""
@@ -158,9 +158,9 @@ class ModelDesc:
         if self.source is None:
             return ""
         for graph in self.source.model_def().get("graph", ()):
-            for one in graph.get("op", ()):
-                if one.get("name") == op:
-                    names = attr_value(one.get("attr", {}).get(attr, {})) or []
+            for node in graph.get("op", ()):
+                if node.get("name") == op:
+                    names = attr_value(node.get("attr", {}).get(attr, {})) or []
                     return "".join(f"[{len(name)}]{name}" for name in names)
         raise NpuError(
             codes.INVALID_PARAM,

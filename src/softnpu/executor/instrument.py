@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
@@ -16,19 +16,31 @@ from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine, holding
 from softnpu.runtime.parts import Part
-from softnpu.runtime.stream import ExceptionInfo, Stream, StreamTask
+from softnpu.runtime.process import Process, process
+from softnpu.runtime.streams.stream import Stream, StreamTask
 from softnpu.runtime.watchers import Watchers
 
 if TYPE_CHECKING:
-    from softnpu.executor.model import Model
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.process import Process
+    from softnpu.graph.inout import ModelInfo
+    from softnpu.graph.om import Om
+    from softnpu.runtime.streams.stream import Context
 
 _TASK = "MODEL_EXECUTE"
 _KEPT = 16  # failed nodes that can still be asked about; each may hold a lot of memory
 _explaining = threading.Lock()
 Ready = TypeVar("Ready")
 Result = TypeVar("Result")
+
+
+class Model(Protocol):
+    """What must be known of a loaded model here."""
+
+    id: int
+    name: str
+    context: Context
+    source: Om
+    info: ModelInfo
+    engine: Engine
 
 
 # ---- who looks -------------------------------------------------------------------------------------------------------
@@ -40,7 +52,7 @@ def _names(model: Model) -> frozenset[str]:
 
 
 def _looking(model: Model) -> tuple[Watcher, ...]:
-    watchers = model.context.device.process.part(Watchers).looking
+    watchers = process().part(Watchers).looking
     if model.info.run.single_op is not None:
         return tuple(watcher for watcher in watchers if watcher.wants_operators())
     return tuple(watcher for watcher in watchers if watcher.wants_model(_names(model)))
@@ -75,14 +87,14 @@ def attach(model: Model) -> None:
         return
     engine.subject = _Subject(model)
     engine.watchers = _looking(model)
-    nodes = frozenset(name for one in engine.nodes.values() for name in (one.name, *one.origin))
-    for one in engine.watchers:
-        one.meets(_names(model), nodes)
+    nodes = frozenset(name for facts in engine.nodes.values() for name in (facts.name, *facts.origin))
+    for watcher in engine.watchers:
+        watcher.meets(_names(model), nodes)
 
 
 def _stream_here(context: Context) -> Stream | None:
     """The stream inside of which the calling thread is; None for a run in the caller's own thread."""
-    return next((one for one in tuple(context.streams) if one.queue.runs_here()), None)
+    return next((stream for stream in tuple(context.streams) if stream.queue.runs_here()), None)
 
 
 # ---- what failed -----------------------------------------------------------------------------------------------------
@@ -104,15 +116,15 @@ class FailedNodes(Part):
         self.nodes: deque[FailedNode] = deque(maxlen=_KEPT)
 
 
-def failed_node(process: Process, device: int, stream: int, task: int) -> NodeRun | None:
+def failed_node(owner: Process, device: int, stream: int, task: int) -> NodeRun | None:
     """The node behind a failed task.
 
     A stream does not tell its work the number of the task; the first question about a failure does.
     """
-    for one in reversed(process.part(FailedNodes).nodes):
-        if (one.run.device, one.run.stream) == (device, stream) and one.task in (None, task):
-            one.task = task
-            return one.run
+    for failed in reversed(owner.part(FailedNodes).nodes):
+        if (failed.run.device, failed.run.stream) == (device, stream) and failed.task in (None, task):
+            failed.task = task
+            return failed.run
     return None
 
 
@@ -122,11 +134,11 @@ def explain(model: Model, places: tuple[list[Place], list[Place]], error: Except
     An engine that runs the whole graph cannot describe the node, so the model runs again node by node; only when a callback
     is set that could ask, since that costs a session for each node.
     """
-    process = model.context.device.process
-    if not isinstance(error, NodeError) and process.exception_callback is not None:
+    owner = process()
+    if not isinstance(error, NodeError) and owner.exception_callback is not None:
         error = _find_node(model, *places) or error
     if isinstance(error, NodeError):
-        process.part(FailedNodes).nodes.append(FailedNode(holding(error.run), error.keep))
+        owner.part(FailedNodes).nodes.append(FailedNode(holding(error.run), error.keep))
     return error
 
 
@@ -137,7 +149,7 @@ def _find_node(model: Model, inputs: list[Place], outputs: list[Place]) -> NodeE
             engine = choose.open_model(model.source, model.info, nodewise=True)
             assert isinstance(engine, NodewiseEngine)
             engine.subject = _Subject(model)
-            engine.plan(inputs, [Place(one.name, one.dtype, None, 0) for one in outputs]).run()
+            engine.plan(inputs, [Place(place.name, place.dtype, None, 0) for place in outputs]).run()
         except NodeError as error:
             return error
         except NpuError as error:
@@ -164,14 +176,14 @@ def telling(run: Callable[[Any, Ready], Result]) -> Callable[[Any, Ready], Resul
 
 
 def _tell(model: Model, error: NpuError) -> None:
-    process = model.context.device.process
-    callback = process.exception_callback
+    owner = process()
+    callback = owner.exception_callback
     if callback is None:
         return
     stream = model.context.default_stream
     task = StreamTask(stream, lambda: None, _TASK, None, None)  # a number of its own, as every run on a stream has
-    for one in reversed(process.part(FailedNodes).nodes):
-        if one.task is None and (one.run.device, one.run.stream) == (model.context.device.index, stream.id):
-            one.task = task.id
+    for failed in reversed(owner.part(FailedNodes).nodes):
+        if failed.task is None and (failed.run.device, failed.run.stream) == (model.context.device.index, stream.id):
+            failed.task = task.id
             break
-    callback(ExceptionInfo(task, error))
+    callback(task.failure(error))

@@ -32,14 +32,14 @@ def measure(path: Path) -> dict[str, float]:
     """
     source = Om.open(path)
     info = source.info()
-    program, place = source.programs()[0], source.weights_place()
+    program, weights_file = source.programs()[0], source.weights_place()
     try:
-        second = Case(OpenVinoEngine(program, place, source.all_weights()), info)
+        second = Case(OpenVinoEngine(program, weights_file, source.all_weights()), info)
         times = {"openvino": second.median()}
     except Exception as error:
         print(f"openvino: {error}", file=sys.stderr)
         return {}
-    first = Case(OrtEngine(program, place, source.all_weights()), info)
+    first = Case(OrtEngine(program, weights_file, source.all_weights()), info)
     times["onnxruntime"] = first.median()
     if not first.agrees(second):
         print("openvino: its numbers differ", file=sys.stderr)
@@ -53,14 +53,16 @@ class Case:
     def __init__(self, engine: Engine, info: ModelInfo) -> None:
         random = np.random.default_rng(0)
         names = [str(name) for name in info.run.engine_inputs]  # a model with gears is not measured: all have one
-        self.inputs = [_random(random, one) for one in info.inputs]
-        self.outputs = [np.zeros(one.dims, numpy_name(one.dtype)) for one in info.outputs]
-        taken = [_place(name, one, array) for name, one, array in zip(names, info.inputs, self.inputs, strict=True)]
-        given = [
-            _place(name, one, array)
-            for name, one, array in zip(info.run.engine_outputs, info.outputs, self.outputs, strict=True)
+        self.inputs = [_random(random, tensor) for tensor in info.inputs]
+        self.outputs = [np.zeros(tensor.dims, numpy_name(tensor.dtype)) for tensor in info.outputs]
+        taken = [
+            _place(name, tensor, array) for name, tensor, array in zip(names, info.inputs, self.inputs, strict=True)
         ]
-        self.plan: Plan = engine.plan(taken, given)
+        targets = [
+            _place(name, tensor, array)
+            for name, tensor, array in zip(info.run.engine_outputs, info.outputs, self.outputs, strict=True)
+        ]
+        self.plan: Plan = engine.plan(taken, targets)
 
     def once(self) -> float:
         """Seconds of one run."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from softnpu.base.dtypes import DType
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.trace import Span, bus
 from softnpu.executor import choose, instrument
@@ -15,14 +16,15 @@ from softnpu.executor.binding import PARAMETERS, PICTURE, STATIC, TOLERANCE, Bin
 from softnpu.executor.engines.base import Engine, Shape, view
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import ModelInfo, Om
+from softnpu.runtime.process import process
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.memory import Memory
+    from softnpu.runtime.memory.memory import Memory
+    from softnpu.runtime.streams.stream import Context
 
 __all__ = ["PARAMETERS", "PICTURE", "SHAPE_INPUT", "STATIC", "TOLERANCE", "Given", "Model"]
 _MAX_PLANS = 64
-_FLOATS = frozenset({0, 1, 11})
+_FLOATS = frozenset({DType.FLOAT, DType.FLOAT16, DType.DOUBLE})
 
 
 class Model:
@@ -42,7 +44,7 @@ class Model:
         self._binder = Binder(self.info, context)
         self.ranged, self.open_outputs = self._binder.ranged, self._binder.open_outputs
         self.shape_input = next(
-            (i for i, one in enumerate(self.info.inputs) if one.name == SHAPE_INPUT and self.info.gears), None
+            (i for i, tensor in enumerate(self.info.inputs) if tensor.name == SHAPE_INPUT and self.info.gears), None
         )
         self._status_check = self.info.run.status_check
         self.loaded = True
@@ -61,13 +63,15 @@ class Model:
         key = (
             gear,
             len(inputs.buffers),
-            *[(one.address, one.size) for one in inputs.buffers],
-            *[(one.address, one.size) for one in outputs.buffers],
-            *[(index, tuple(one.dims)) for index, one in inputs.descs.items()],
+            *[(buffer.address, buffer.size) for buffer in inputs.buffers],
+            *[(buffer.address, buffer.size) for buffer in outputs.buffers],
+            *[(index, tuple(desc.dims)) for index, desc in inputs.descs.items()],
         )
         ready = self._plans.get(key)
         if ready is None:
-            lasting = all(one.address for one in outputs.buffers)  # asked now, since binding allocates what is missing
+            lasting = all(
+                buffer.address for buffer in outputs.buffers
+            )  # asked now, since binding allocates what is missing
             ready = self._bind(inputs, outputs, gear)
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
@@ -118,7 +122,7 @@ class Model:
                     {"model_id": self.id, "engine": self.engine.name},
                 )
             )
-        return [one or () for one in dims]
+        return [shape or () for shape in dims]
 
     def _look_for_overflow(self, ready: Ready) -> None:
         """--status_check: infinity or NaN among the results sets the device's overflow status."""
@@ -140,7 +144,7 @@ class Model:
         )
 
     def _memory(self) -> Memory:
-        return self.context.device.process.memory
+        return process().memory
 
     def _gear(self, inputs: Given) -> int | None:
         """Which gear a run uses: the one set in the dataset, else the one that stands in the shape input's memory."""
@@ -157,8 +161,8 @@ class Model:
         if not buffer.address or buffer.size < 4 * count:
             return largest
         words = self._memory().array(buffer.address, 4 * count, 8)
-        found = [int(one) for one in words]
-        return self.info.gears.index(found) if found in self.info.gears else largest
+        gear = [int(number) for number in words]
+        return self.info.gears.index(gear) if gear in self.info.gears else largest
 
     def _bind(self, inputs: Given, outputs: Given, gear: int | None) -> Ready:
         ready = self._binder.bind(inputs, outputs, gear)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softnpu.base.dtypes import TensorFormat
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer
 from softnpu.executor.aipp import AippSet, Slot, check_attach, write_block
@@ -13,7 +14,7 @@ from softnpu.graph.inout import AippEntry
 from softnpu.runtime.process import Process
 
 NONE = 0xFFFFFFFF
-NHWC = 1
+NHWC = TensorFormat.NHWC
 _NO_AIPP = AippEntry(0)
 
 

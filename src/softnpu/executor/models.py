@@ -49,7 +49,7 @@ class ModelTable(Part):
         """Count the memory that the system gives a model on the device."""
         with device.arena.lock:
             try:
-                process.memory.check_room(device, need)
+                process.memory.allocator.check_room(device, need)
             except NpuError as error:
                 raise NpuError(
                     codes.GE_MEMORY_ALLOCATION, f"the model needs {human(need)}: {error.text}", error.remedy
@@ -66,38 +66,38 @@ class ModelTable(Part):
             _account(device, -model.held)
             model.close()
 
-    def _check_memory(self, process: Process, word: str, given: tuple[int, int], need: int) -> None:
-        address, size = given
+    def _check_memory(self, process: Process, purpose: str, memory: tuple[int, int], need: int) -> None:
+        address, size = memory
         if not address and not size:
             return
         if not address or size < need:
             raise NpuError(
                 codes.GE_PARAM_INVALID,
-                f"the {word} memory has {size} bytes at {address:#x}, the model needs {need}",
+                f"the {purpose} memory has {size} bytes at {address:#x}, the model needs {need}",
                 "ask acl.mdl.query_size how much is needed, or pass 0 and 0",
             )
         process.memory.reach(address, need, True)
 
     def leaks(self, device: Device | None) -> list[str]:
         """A line for each model that was never unloaded."""
-        mine = [one for one in self.models.values() if device is None or one.context.device is device]
-        return [f"model {one.id} ({one.name}) never unloaded, {human(one.held)}" for one in mine]
+        mine = [model for model in self.models.values() if device is None or model.context.device is device]
+        return [f"model {model.id} ({model.name}) never unloaded, {human(model.held)}" for model in mine]
 
     def get(self, number: int) -> Model:
         """The model of a number."""
-        found = self.models.get(number)
-        if found is None:
+        model = self.models.get(number)
+        if model is None:
             raise unknown(number)
-        return found
+        return model
 
     def unload(self, number: int) -> None:
         """Forget a model and give its engine back."""
         with self._lock:
-            found = self.models.pop(number, None)
-        if found is None:
+            model = self.models.pop(number, None)
+        if model is None:
             raise unknown(number)
-        _account(found.context.device, -found.held)
-        found.close()
+        _account(model.context.device, -model.held)
+        model.close()
 
 
 def _account(device: Device, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from softnpu.base.dtypes import DType
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.config import ExecConfig
@@ -11,7 +12,7 @@ from softnpu.executor.model import Given, Model
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 from softnpu.runtime.process import Process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _TASK = "MODEL_EXECUTE"
 
@@ -19,7 +20,7 @@ _TASK = "MODEL_EXECUTE"
 def sizes(source: Om) -> tuple[int, int]:
     """Work and weight memory that a model needs."""
     info = source.info()
-    if any(one.ranges for one in info.inputs):
+    if any(tensor.ranges for tensor in info.inputs):
         raise NpuError(
             codes.API_NOT_SUPPORT,
             "a model with a shape range has no fixed memory size",
@@ -30,8 +31,10 @@ def sizes(source: Om) -> tuple[int, int]:
 
 def _given(process: Process, dataset: Dataset, number: int = 0) -> Given:
     handles = process.handles
-    buffers: list[DataBuffer] = [handles.get("data_buffer", one) for one in dataset.buffers]
-    descs: dict[int, TensorDesc] = {index: handles.get("tensor_desc", one) for index, one in dataset.descs.items()}
+    buffers: list[DataBuffer] = [handles.get("data_buffer", handle) for handle in dataset.buffers]
+    descs: dict[int, TensorDesc] = {
+        index: handles.get("tensor_desc", handle) for index, handle in dataset.descs.items()
+    }
     return Given(buffers, descs, dataset.gears.get(number))
 
 
@@ -103,10 +106,10 @@ def set_gear(process: Process, model: Model, dataset: Dataset, index: int, kind:
             codes.INVALID_PARAM, f"a size of {values} is not possible", "use one of the sizes the model was built for"
         )
     if model.info.gear_kind != kind:
-        word = {"batch": "batch sizes", "hw": "resolutions", "dims": "dims"}[kind]
+        choices = {"batch": "batch sizes", "hw": "resolutions", "dims": "dims"}[kind]
         raise NpuError(
             codes.INVALID_PARAM if not model.info.gears else codes.GE_DYNAMIC_BATCH_SIZE_INVALID,
-            f"model {model.id} was not built for several {word}",
+            f"model {model.id} was not built for several {choices}",
             f"convert it with --dynamic_{ {'batch': 'batch_size', 'hw': 'image_size', 'dims': 'dims'}[kind] }",
         )
     _choose(process, model, dataset, index, values)
@@ -160,7 +163,7 @@ def _choose(process: Process, model: Model, dataset: Dataset, index: int, values
             f"input {index} ({SHAPE_INPUT}) needs {need} bytes, its buffer has {buffer.size}",
             "allocate acl.mdl.get_input_size_by_index bytes for it",
         )
-    width = 8 if buffer.size >= 8 * len(values) and model.info.inputs[index].dtype == 9 else 4
+    width = 8 if buffer.size >= 8 * len(values) and model.info.inputs[index].dtype == DType.INT64 else 4
     process.memory.store(buffer.address, b"".join(value.to_bytes(width, "little") for value in values))
     gear = info.gears.index(values)
     dataset.gears[model.id] = gear

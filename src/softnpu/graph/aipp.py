@@ -14,7 +14,7 @@ from typing import Any
 
 from softnpu.base.aipp import FORMATS, YUV400, YUV420SP, AippParams, Format, csc_defaults, half, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes, pack, unpack
-from softnpu.base.dtypes import element_size
+from softnpu.base.dtypes import DType, TensorFormat, element_size
 from softnpu.graph.ir import Graph, Node, Shape
 
 __all__ = [
@@ -26,7 +26,7 @@ STATIC, DYNAMIC = "Aipp", "AippDynamic"
 PARAMETERS = (
     "ascend_dynamic_aipp_data"  # of the first parameter input; further ones have the AIPP node's name behind it
 )
-UINT8, NHWC = 4, 1
+UINT8, NHWC = DType.UINT8, TensorFormat.NHWC
 _SHOWN_CHANNELS = {4: 1, 2: 4, 7: 4, 10: 4}  # all others show three
 
 
@@ -56,15 +56,15 @@ class AippInput:
 
 def find(graph: Graph) -> list[AippInput]:
     """Every input with AIPP, in the order of the inputs."""
-    found = []
+    inputs = []
     for node in graph.nodes:
         if node.type in (STATIC, DYNAMIC):
             data = node.inputs[0].producer if node.inputs[0] is not None else None
             block = node.inputs[1].producer if len(node.inputs) > 1 and node.inputs[1] is not None else None
             if data is None:
                 raise ValueError(f"{node.type} {node.name!r} has no input")
-            found.append(AippInput(data, node, block))
-    return sorted(found, key=lambda one: int(one.data.attrs.get("index", 0)))
+            inputs.append(AippInput(data, node, block))
+    return sorted(inputs, key=lambda entry: int(entry.data.attrs.get("index", 0)))
 
 
 def input_dims(input_format: int, n: int, h: int, w: int) -> list[int]:
@@ -80,8 +80,8 @@ def input_dims_v2(input_format: int, n: int, h: int, w: int) -> list[int]:
 def memory_shape(data: Node, shape: Shape) -> Shape:
     """The shape in memory of an input whose open sizes were filled with height and width of a picture (a gear)."""
     code = data.attrs.get("aipp_format")
-    given = data.output.shape
-    if code is None or given is None or given[1] >= 0:
+    declared = data.output.shape
+    if code is None or declared is None or declared[1] >= 0:
         return shape
     return FORMATS[int(code)].memory_dims(*shape[:3])
 
@@ -101,23 +101,23 @@ def output_dims(node: Node, n: int, h: int = 0, w: int = 0) -> list[int]:
     return [n, shape[1], height, width]
 
 
-def first_info(found: AippInput, sizes: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+def first_info(entry: AippInput, sizes: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
     """What acl.mdl.get_first_aipp_info answers; `sizes` are number, height and width of the source
     pictures, one triple per gear."""
-    params = found.params
-    attrs = found.node.attrs
-    source = found.data.output
+    params = entry.params
+    attrs = entry.node.attrs
+    source = entry.data.output
     shapes = []
     for n, height, width in sizes:
-        made = output_dims(found.node, n, height, width)
+        dims = output_dims(entry.node, n, height, width)
         size = element_size(int(attrs["model_dtype"]))
-        for dim in made:
+        for dim in dims:
             size *= dim
         shapes.append(
             {
-                "srcDims": _dims(found.data.name, input_dims(params.input_format, n, height, width)),
+                "srcDims": _dims(entry.data.name, input_dims(params.input_format, n, height, width)),
                 "srcSize": params.format.source_bytes(n, height, width),
-                "aippOutdims": _dims(found.node.name, made),
+                "aippOutdims": _dims(entry.node.name, dims),
                 "aippOutSize": size,
             }
         )

@@ -26,7 +26,9 @@ def to_attr(value: Any) -> dict[str, Any] | None:
     if isinstance(value, Constant):
         return {"t": {"desc": tensor_desc(value.dtype, value.shape, 2), "data": value.data}}
     if isinstance(value, dict):
-        inner = {key: attr for key, one in value.items() if isinstance(key, str) and (attr := to_attr(one)) is not None}
+        inner = {
+            key: attr for key, item in value.items() if isinstance(key, str) and (attr := to_attr(item)) is not None
+        }
         return {"func": {"name": "", "attr": inner}}
     if isinstance(value, list | tuple):
         return list_attr(list(value))
@@ -38,15 +40,17 @@ def list_attr(values: list[Any]) -> dict[str, Any] | None:
         return {"list": {"val_type": 0}}
     first = values[0]
     if isinstance(first, list | tuple):
-        return {"list_list_int": {"list_list_i": [{"list_i": [int(one) for one in inner]} for inner in values]}}
-    if any(isinstance(one, float) for one in values):
-        return {"list": {"f": [float(one) for one in values], "val_type": 3}}
+        return {"list_list_int": {"list_list_i": [{"list_i": [int(item) for item in inner]} for inner in values]}}
+    if any(isinstance(item, float) for item in values):
+        return {"list": {"f": [float(item) for item in values], "val_type": 3}}
     if isinstance(first, bool):
         return {"list": {"b": values, "val_type": 4}}
     if isinstance(first, int):
         return {"list": {"i": values, "val_type": 2}}
     if isinstance(first, str | bytes | memoryview):
-        return {"list": {"s": [one.encode() if isinstance(one, str) else bytes(one) for one in values], "val_type": 1}}
+        return {
+            "list": {"s": [item.encode() if isinstance(item, str) else bytes(item) for item in values], "val_type": 1}
+        }
     return None
 
 
@@ -56,13 +60,13 @@ def attr_value(attr: dict[str, Any]) -> Any:
         if key in attr:
             return str(attr[key], "utf-8", "replace") if key in ("s", "bt") else attr[key]
     if "list" in attr:
-        word = next((key for key in _LIST_KINDS if key in attr["list"]), "")
-        values = attr["list"].get(word, [])
-        return [str(one, "utf-8", "replace") for one in values] if word in ("s", "bt") else values
+        kind = next((key for key in _LIST_KINDS if key in attr["list"]), "")
+        values = attr["list"].get(kind, [])
+        return [str(item, "utf-8", "replace") for item in values] if kind in ("s", "bt") else values
     if "list_list_int" in attr:
-        return [one.get("list_i", []) for one in attr["list_list_int"].get("list_list_i", ())]
+        return [item.get("list_i", []) for item in attr["list_list_int"].get("list_list_i", ())]
     if "func" in attr:
-        return {key: attr_value(one) for key, one in attr["func"].get("attr", {}).items()}
+        return {key: attr_value(item) for key, item in attr["func"].get("attr", {}).items()}
     return None
 
 

@@ -46,9 +46,9 @@ def check(partitions: Mapping[int, memoryview]) -> int | None:
         partitions.get(container.MODEL_DEF, empty),
         store[:-ITEM_BYTES],
     )
-    for word, part, number in zip(("description", "graph", "program"), parts, wanted, strict=True):
+    for name, part, number in zip(("description", "graph", "program"), parts, wanted, strict=True):
         if zlib.crc32(part) != number:
-            raise damaged(f"its {word} was changed after it was written")
+            raise damaged(f"its {name} was changed after it was written")
     return int(weights)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from softnpu.base.errors import NpuError, codes
 
+# Records of the partition.
+INPUTS, OUTPUTS, BATCHES, RESOLUTIONS, DIMS, GEAR_OUTPUTS = range(6)
 SHAPE_INPUT = "ascend_mbatch_shape_data"  # the input that takes the gear of a run
 
 
@@ -50,7 +52,7 @@ class RunInfo:
     status_check: bool = False
     engine_outputs: list[str] = field(default_factory=list)
     largest_gear: int = 0
-    single_op: Any = None  # the key of a model of one operator; whoever uses it checks it (executor/single_op_match)
+    single_op: Any = None  # the key of a model of one operator; whoever uses it checks it (executor/single_op)
     steps: list[dict[str, Any]] = field(default_factory=list)  # turns of the engine and of operators beside it
 
     def aipp_type(self, name: str) -> int:
@@ -89,40 +91,46 @@ def _record(kind: int, value: bytes) -> bytes:
 
 
 def inout_bytes(info: ModelInfo) -> bytes:
-    parts = [_record(0, _descriptions(info.inputs)), _record(1, _descriptions(info.outputs))]
+    parts = [_record(INPUTS, _descriptions(info.inputs)), _record(OUTPUTS, _descriptions(info.outputs))]
     if info.gear_kind == "batch":
         flat = [gear[0] for gear in info.gears]
-        parts.append(_record(2, struct.pack(f"<I{len(flat)}Q", len(flat), *flat)))
+        parts.append(_record(BATCHES, struct.pack(f"<I{len(flat)}Q", len(flat), *flat)))
     elif info.gear_kind:
         lengths = [len(gear) for gear in info.gears]
-        flat = [one for gear in info.gears for one in gear]
+        flat = [number for gear in info.gears for number in gear]
         value = struct.pack(f"<I{len(lengths)}I{len(flat)}Q", len(lengths), *lengths, *flat)
-        parts.append(_record(3 if info.gear_kind == "hw" else 4, value))
+        parts.append(_record(RESOLUTIONS if info.gear_kind == "hw" else DIMS, value))
     if info.gear_outputs:
-        words = [json.dumps(one, separators=(",", ":")).encode() for one in info.gear_outputs]
-        parts.append(_record(5, struct.pack(f"<I{len(words)}I", len(words), *map(len, words)) + b"".join(words)))
+        words = [json.dumps(outputs, separators=(",", ":")).encode() for outputs in info.gear_outputs]
+        parts.append(
+            _record(GEAR_OUTPUTS, struct.pack(f"<I{len(words)}I", len(words), *map(len, words)) + b"".join(words))
+        )
     return b"".join(parts)
 
 
 def _descriptions(tensors: list[TensorInfo]) -> bytes:
     parts = [struct.pack("<I", len(tensors))]
-    for one in tensors:
-        name = one.name.encode()
-        pairs = [bound for pair in one.ranges for bound in pair]
+    for tensor in tensors:
+        name = tensor.name.encode()
+        pairs = [bound for pair in tensor.ranges for bound in pair]
         parts.append(
             struct.pack(
                 "<QiiIIII",
-                one.size,
-                one.format,
-                one.dtype,
+                tensor.size,
+                tensor.format,
+                tensor.dtype,
                 len(name),
-                8 * len(one.dims),
-                8 * len(one.dims_v2),
+                8 * len(tensor.dims),
+                8 * len(tensor.dims_v2),
                 8 * len(pairs),
             )
         )
         parts.append(name)
-        parts.append(struct.pack(f"<{len(one.dims) + len(one.dims_v2) + len(pairs)}q", *one.dims, *one.dims_v2, *pairs))
+        parts.append(
+            struct.pack(
+                f"<{len(tensor.dims) + len(tensor.dims_v2) + len(pairs)}q", *tensor.dims, *tensor.dims_v2, *pairs
+            )
+        )
     return b"".join(parts)
 
 
@@ -139,9 +147,9 @@ class Cursor:
         size = struct.calcsize("<" + form)
         if size > len(self.data) - self.at:
             raise damaged("the description of inputs and outputs is cut off")
-        found = struct.unpack_from("<" + form, self.data, self.at)
+        values = struct.unpack_from("<" + form, self.data, self.at)
         self.at += size
-        return found
+        return values
 
     def bytes(self, count: int) -> memoryview:
         if count > len(self.data) - self.at:
@@ -161,7 +169,7 @@ def read_descriptions(data: memoryview) -> list[TensorInfo]:
     (count,) = cursor.take("I")
     if count > len(data) // 32:
         raise damaged(f"it claims {count} inputs or outputs")
-    found = []
+    tensors = []
     for _ in range(count):
         size, form, dtype, name_length, dims_length, v2_length, range_length = cursor.take("QiiIIII")
         name = str(cursor.bytes(name_length), "utf-8", "replace")
@@ -169,5 +177,5 @@ def read_descriptions(data: memoryview) -> list[TensorInfo]:
         pairs = list(zip(flat[::2], flat[1::2], strict=False))
         if any(dim < -2 for dim in dims):
             raise damaged(f"the dims {dims} of {name!r} are impossible")
-        found.append(TensorInfo(name, dtype, form, dims, size, v2, pairs, name))
-    return found
+        tensors.append(TensorInfo(name, dtype, form, dims, size, v2, pairs, name))
+    return tensors

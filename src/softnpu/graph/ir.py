@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, from_numpy, numpy_name
+from softnpu.base.dtypes import TensorFormat, element_size, from_numpy, numpy_name
 
 Shape = tuple[int, ...]  # -1 is a dim that is not known
-ND = 2
+ND = TensorFormat.ND
 GIVEN = frozenset({"Data", "AippData", "Const"})  # what a graph starts from
 NO_WORK = GIVEN | {"NetOutput"}  # nodes that compute nothing
 
@@ -157,8 +157,8 @@ class Graph:
     def op(self, type: str, inputs: list[Value | None], name: str = "", outputs: int = 1, **attrs: Any) -> Node:
         """Make a node with fresh output values and append it."""
         name = self.unique(name or type)
-        made = [Value(name if outputs == 1 else self.unique(f"{name}_{i}")) for i in range(outputs)]
-        return self.add(Node(name, type, list(inputs), made, dict(attrs)))
+        values = [Value(name if outputs == 1 else self.unique(f"{name}_{i}")) for i in range(outputs)]
+        return self.add(Node(name, type, list(inputs), values, dict(attrs)))
 
     def data_node(self, name: str, dtype: int, shape: Shape | None, format: int = ND) -> Node:
         """An input of the graph."""
@@ -179,8 +179,8 @@ class Graph:
     @property
     def inputs(self) -> list[Node]:
         """The Data nodes in the order of their index."""
-        found = [node for node in self.nodes if node.type in ("Data", "AippData")]
-        return sorted(found, key=lambda node: int(node.attrs.get("index", 0)))
+        inputs = [node for node in self.nodes if node.type in ("Data", "AippData")]
+        return sorted(inputs, key=lambda node: int(node.attrs.get("index", 0)))
 
     def values(self) -> Iterator[Value]:
         """Every value."""
@@ -189,12 +189,12 @@ class Graph:
 
     def users(self) -> dict[Value, list[Node]]:
         """Which nodes take a value; computed anew with every call, so keep the answer while nothing changes."""
-        found: dict[Value, list[Node]] = {}
+        users: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.inputs:
                 if value is not None:
-                    found.setdefault(value, []).append(node)
-        return found
+                    users.setdefault(value, []).append(node)
+        return users
 
     def node(self, name: str) -> Node | None:
         """A node by its name."""
@@ -215,7 +215,7 @@ class Graph:
 
     def remove(self, dead: set[Node] | set[int]) -> None:
         """Take nodes out, given as nodes or as their ids; nobody may use their outputs any more."""
-        ids = {id(one) if isinstance(one, Node) else one for one in dead}
+        ids = {id(node) if isinstance(node, Node) else node for node in dead}
         self.nodes = [node for node in self.nodes if id(node) not in ids]
 
     def sweep(self) -> int:
@@ -235,7 +235,7 @@ class Graph:
 
     def sort(self) -> None:
         """Bring the nodes into topological order, keeping the order they have where it is free; ValueError for a cycle."""
-        place = {id(node): index for index, node in enumerate(self.nodes)}
+        position = {id(node): index for index, node in enumerate(self.nodes)}
         done: set[int] = set()
         open_: set[int] = set()  # nodes whose inputs are being looked at
         ordered: list[Node] = []
@@ -255,7 +255,7 @@ class Graph:
                 stack.append((node, True))
                 for value in reversed(node.inputs):
                     producer = value.producer if value is not None else None
-                    if producer is not None and id(producer) in place and id(producer) not in done:
+                    if producer is not None and id(producer) in position and id(producer) not in done:
                         stack.append((producer, False))
         self.nodes = ordered
 

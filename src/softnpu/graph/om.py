@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.graph import container, digest, runtime_info
+from softnpu.graph import container, digest, inout, runtime_info
 from softnpu.graph.attrs import attr_value
 from softnpu.graph.inout import Cursor, ModelInfo, TensorInfo, damaged, read_descriptions
 from softnpu.graph.model_def import MODEL
@@ -95,10 +95,10 @@ class Om:
     def head(self) -> dict[str, Any]:
         """Name and attributes of the model, without its graph."""
         try:
-            found = decode(HEAD, self.partitions[container.MODEL_DEF])
+            model = decode(HEAD, self.partitions[container.MODEL_DEF])
         except WireError as error:
             raise damaged(f"the model partition cannot be read ({error})") from error
-        return {"name": found.get("name", ""), **{key: attr_value(one) for key, one in found.get("attr", {}).items()}}
+        return {"name": model.get("name", ""), **{key: attr_value(attr) for key, attr in model.get("attr", {}).items()}}
 
     def model_def(self) -> dict[str, Any]:
         """The whole ModelDef, decoded."""
@@ -123,23 +123,23 @@ class Om:
 
     def _take_record(self, info: ModelInfo, kind: int, data: memoryview) -> None:
         cursor = Cursor(data)
-        if kind == 0:
+        if kind == inout.INPUTS:
             info.inputs = read_descriptions(data)
-        elif kind == 1:
+        elif kind == inout.OUTPUTS:
             info.outputs = read_descriptions(data)
-        elif kind == 2:
+        elif kind == inout.BATCHES:
             (count,) = cursor.take("I")
             info.gear_kind = "batch"
-            info.gears = [[one] for one in cursor.numbers(8 * count, "Q")]
-        elif kind in (3, 4):
+            info.gears = [[batch] for batch in cursor.numbers(8 * count, "Q")]
+        elif kind in (inout.RESOLUTIONS, inout.DIMS):
             (count,) = cursor.take("I")
-            info.gear_kind = "hw" if kind == 3 else "dims"
-            info.gears = [cursor.numbers(8 * one, "Q") for one in cursor.numbers(4 * count, "I")]
+            info.gear_kind = "hw" if kind == inout.RESOLUTIONS else "dims"
+            info.gears = [cursor.numbers(8 * length, "Q") for length in cursor.numbers(4 * count, "I")]
 
     def kernels(self) -> dict[str, memoryview]:
         """The items of the kernel store."""
         data = self.partitions.get(container.TBE_KERNELS, memoryview(b""))
-        found: dict[str, memoryview] = {}
+        kernels: dict[str, memoryview] = {}
         at = 0
         while at < len(data):
             if len(data) - at < 12:
@@ -149,9 +149,9 @@ class Om:
             if magic != KERNEL_MAGIC or name_length + size > len(data) - at:
                 raise damaged("the kernel store is cut off")
             name = str(data[at : at + name_length], "utf-8", "replace")
-            found[name] = data[at + name_length : at + name_length + size]
+            kernels[name] = data[at + name_length : at + name_length + size]
             at += name_length + size
-        return found
+        return kernels
 
     def weights(self) -> memoryview:
         """The weight partition."""
@@ -197,16 +197,16 @@ class Om:
     def programs(self) -> list[StoredProgram]:
         """What the engines run."""
         kernels = self.kernels()
-        found: list[StoredProgram] = []
-        while (data := kernels.get(f"{PROGRAM}.{len(found)}")) is not None:
-            found.append(stored(data))
-        if not found and not self.info().run.steps:
+        programs: list[StoredProgram] = []
+        while (data := kernels.get(f"{PROGRAM}.{len(programs)}")) is not None:
+            programs.append(stored(data))
+        if not programs and not self.info().run.steps:
             raise NpuError(
                 codes.GE_EXEC_LOAD_KERNEL_PARTITION_FAILED,
                 "the model holds no program that this machine can run",
                 "models that a real atc compiled hold NPU kernels; convert the original model again with softnpu's atc",
             )
-        return found
+        return programs
 
 
 def _count(value: Any) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from softnpu.base.dtypes import DType
 from softnpu.graph import container, digest, runtime_info
 from softnpu.graph.attrs import list_attr, tensor_desc, to_attr
 from softnpu.graph.inout import ModelInfo, inout_bytes
@@ -15,7 +16,7 @@ from softnpu.graph.model_def import MODEL, TENSOR_DESC
 from softnpu.graph.program import PROGRAM, Program, Weights, kernel_item, program_bytes
 from softnpu.graph.wire import encode
 
-STRING = 13
+STRING = DType.STRING
 Describe = Callable[
     [int, "Shape | None", int], Any
 ]  # dtype, shape, format → a TensorDescriptor, as dictionary or as bytes
@@ -67,8 +68,8 @@ def _const_desc(constant: Constant, weights: Weights, describe: Describe) -> Any
     desc = describe(constant.dtype, constant.shape, 2)
     if constant.dtype == STRING:
         return desc
-    place = {"data_offset": weights.add(constant), "weight_size": len(constant.data)}
-    return desc + encode(TENSOR_DESC, place) if isinstance(desc, bytes) else {**desc, **place}
+    location = {"data_offset": weights.add(constant), "weight_size": len(constant.data)}
+    return desc + encode(TENSOR_DESC, location) if isinstance(desc, bytes) else {**desc, **location}
 
 
 def graph_def(graph: Graph, weights: Weights, describe: Describe = tensor_desc) -> dict[str, Any]:
@@ -98,8 +99,8 @@ def write(
     definition = graph_def(graph, weights, _packed)
     kernels = [
         part
-        for index, one in enumerate(programs)
-        for part in kernel_item(f"{PROGRAM}.{index}", program_bytes(one, weights))
+        for index, program in enumerate(programs)
+        for part in kernel_item(f"{PROGRAM}.{index}", program_bytes(program, weights))
     ]
     info.weight_size = weights.size
     sizes = {
@@ -120,7 +121,7 @@ def write(
             if (attr := to_attr(_utf8(value) if isinstance(value, str) else value)) is not None
         },
     }
-    dynamic = any(one.ranges for one in info.inputs)
+    dynamic = any(tensor.ranges for tensor in info.inputs)
     inside: list[bytes | memoryview] = weights.pieces
     if weights_file is not None:
         container.write_pieces(weights_file, weights.pieces)

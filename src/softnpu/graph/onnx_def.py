@@ -125,21 +125,21 @@ _EMPTY = {FLOAT: 0.0, INT: 0, STRING: b""}
 def attribute_kind(attribute: dict[str, Any]) -> int:
     """The type of an attribute; files of before 2018 leave it out."""
     kind = attribute.get("type", 0)
-    return kind or next((number for number, word in _FIELDS.items() if word in attribute), 0)
+    return kind or next((number for number, field in _FIELDS.items() if field in attribute), 0)
 
 
 def attribute_value(attribute: dict[str, Any]) -> Any:
     """The value of an attribute as it stands in the message (strings are bytes)."""
     kind = attribute_kind(attribute)
-    word = _FIELDS.get(kind)
-    if word is None:
+    field = _FIELDS.get(kind)
+    if field is None:
         return None
-    return attribute.get(word, _EMPTY.get(kind, []))
+    return attribute.get(field, _EMPTY.get(kind, []))
 
 
 def attributes_of(node: dict[str, Any]) -> dict[str, Any]:
     """The attributes of a NodeProto by name."""
-    return {one.get("name", ""): attribute_value(one) for one in node.get("attribute", ())}
+    return {attribute.get("name", ""): attribute_value(attribute) for attribute in node.get("attribute", ())}
 
 
 def make_attribute(name: str, value: Any) -> dict[str, Any]:
@@ -155,9 +155,9 @@ def make_attribute(name: str, value: Any) -> dict[str, Any]:
     values = list(value)
     if values and isinstance(values[0], str | bytes):
         return {"name": name, "strings": [v.encode() if isinstance(v, str) else v for v in values], "type": STRINGS}
-    if any(isinstance(one, float | np.floating) for one in values):
-        return {"name": name, "floats": [float(one) for one in values], "type": FLOATS}
-    return {"name": name, "ints": [int(one) for one in values], "type": INTS}
+    if any(isinstance(item, float | np.floating) for item in values):
+        return {"name": name, "floats": [float(item) for item in values], "type": FLOATS}
+    return {"name": name, "ints": [int(item) for item in values], "type": INTS}
 
 
 def make_tensor(name: str, constant: Constant) -> dict[str, Any]:
@@ -206,8 +206,8 @@ def tensor_constant(tensor: dict[str, Any]) -> Constant:
     if "raw_data" in tensor:
         data = tensor["raw_data"]
     elif number in _TYPED:
-        word, kind = _TYPED[number]
-        values = tensor.get(word, [])
+        field, kind = _TYPED[number]
+        values = tensor.get(field, [])
         if number in (1, 11, 14, 15):
             data = np.array(values, kind).tobytes()
         else:
@@ -230,8 +230,8 @@ def make_value_info(name: str, dtype: int, shape: Shape | None, words: tuple[str
             if dim >= 0:
                 dims.append({"dim_value": dim})
             else:
-                word = words[index] if index < len(words) else ""
-                dims.append({"dim_param": word} if word else {})
+                symbol = words[index] if index < len(words) else ""
+                dims.append({"dim_param": symbol} if symbol else {})
         tensor["shape"] = {"dim": dims}
     return {"name": name, "type": {"tensor_type": tensor}}
 
@@ -244,7 +244,7 @@ def value_info_type(info: dict[str, Any]) -> tuple[int, Shape | None] | None:
     tensor = kind["tensor_type"]
     shape: Shape | None = None
     if "shape" in tensor:
-        shape = tuple(_dim(one) for one in tensor["shape"].get("dim", ()))
+        shape = tuple(_dim(dim) for dim in tensor["shape"].get("dim", ()))
     return from_onnx(tensor.get("elem_type", 0)), shape
 
 

@@ -9,9 +9,9 @@ import json
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from softnpu.base.dtypes import to_onnx
+from softnpu.base.dtypes import DType, to_onnx
 from softnpu.graph.inout import damaged
 from softnpu.graph.ir import Constant
 from softnpu.graph.onnx_def import GRAPH, RAW_MODEL, TENSOR, tensor_bytes
@@ -34,15 +34,15 @@ class Weights:
 
     def add(self, constant: Constant) -> int:
         """Put a constant in; the same constant is stored once."""
-        place = self.places.get(id(constant))
-        if place is None:
+        offset = self.places.get(id(constant))
+        if offset is None:
             gap = -self.size % ALIGN
             if gap:
                 self.pieces.append(bytes(gap))
-            place = self.places[id(constant)] = self.size + gap
+            offset = self.places[id(constant)] = self.size + gap
             self.pieces.append(constant.data)
-            self.size = place + len(constant.data)
-        return place
+            self.size = offset + len(constant.data)
+        return offset
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Program:
 def program_bytes(program: Program, weights: Weights) -> bytes:
     small, large = [], []
     for name, constant in program.constants.items():
-        if constant.dtype == 13:
+        if constant.dtype == DType.STRING:
             small.append({**decode(TENSOR, constant.data), "name": name})
         elif len(constant.data) <= INLINE_BYTES or constant.dtype >= 1000:
             small.append(
@@ -74,8 +74,8 @@ def program_bytes(program: Program, weights: Weights) -> bytes:
                 }
             )
         else:
-            place = weights.add(constant)
-            large.append([name, to_onnx(constant.dtype), list(constant.shape), place, len(constant.data)])
+            offset = weights.add(constant)
+            large.append([name, to_onnx(constant.dtype), list(constant.shape), offset, len(constant.data)])
     graph = encode(
         GRAPH,
         {
@@ -102,8 +102,18 @@ def program_bytes(program: Program, weights: Weights) -> bytes:
 
 def kernel_item(name: str, binary: bytes) -> list[bytes]:
     """One item of the kernel store."""
-    word = name.encode()
-    return [struct.pack("<III", KERNEL_MAGIC, len(word), len(binary)), word, binary]
+    label = name.encode()
+    return [struct.pack("<III", KERNEL_MAGIC, len(label), len(binary)), label, binary]
+
+
+class StoredWeight(NamedTuple):
+    """A large weight, which lies outside of the messages."""
+
+    name: str
+    onnx_type: int
+    dims: list[int]
+    offset: int  # in the partition of the weights
+    size: int  # bytes
 
 
 @dataclass
@@ -112,15 +122,15 @@ class StoredProgram:
 
     model: memoryview  # ModelProto without its graph
     graph: memoryview  # GraphProto without its large weights
-    weights: list[tuple[str, int, list[int], int, int]]  # name, ONNX type, dims, place, bytes
+    weights: list[StoredWeight]
 
     def onnx(self, location: str, base: int) -> bytes:
         """The whole ModelProto, its large weights named as places of a file."""
         parts: list[bytes | memoryview] = [self.graph]
-        for name, dtype, dims, place, size in self.weights:
+        for name, dtype, dims, offset, size in self.weights:
             fields = [
                 {"key": "location", "value": location},
-                {"key": "offset", "value": str(base + place)},
+                {"key": "offset", "value": str(base + offset)},
                 {"key": "length", "value": str(size)},
             ]
             message = encode(
@@ -133,29 +143,29 @@ class StoredProgram:
     def onnx_inline(self, weights: memoryview) -> bytes:
         """The whole ModelProto with its weights in it."""
         parts: list[bytes | memoryview] = [self.graph]
-        for name, dtype, dims, place, size in self.weights:
+        for name, dtype, dims, offset, size in self.weights:
             parts.append(
                 sized_field(
                     5,
                     encode(
                         TENSOR,
-                        {"dims": dims, "data_type": dtype, "name": name, "raw_data": weights[place : place + size]},
+                        {"dims": dims, "data_type": dtype, "name": name, "raw_data": weights[offset : offset + size]},
                     ),
                 )
             )
         return bytes(self.model) + sized_field(7, b"".join(parts))
 
 
-def check_weights(rows: Iterable[tuple[str, int, list[int], int, int]], available: int) -> None:
+def check_weights(rows: Iterable[StoredWeight], available: int) -> None:
     """Raise unless every weight lies inside the partition and has the size its dims say."""
-    for name, dtype, dims, place, size in rows:
+    for name, dtype, dims, offset, size in rows:
         try:
             wanted = tensor_bytes({"dims": dims, "data_type": dtype})
         except ValueError as error:
             raise damaged(f"the weight {name!r} is impossible: {error}") from error
-        if wanted != size or place < 0 or place + size > available:
+        if wanted != size or offset < 0 or offset + size > available:
             raise damaged(
-                f"the weight {name!r} of {size} bytes at {place} does not lie in the {available} bytes of weights"
+                f"the weight {name!r} of {size} bytes at {offset} does not lie in the {available} bytes of weights"
             )
 
 
@@ -169,8 +179,8 @@ def stored(data: memoryview) -> StoredProgram:
     try:
         table = json.loads(bytes(data[graph:]))
         rows = [
-            (str(name), int(dtype), [int(dim) for dim in dims], int(place), int(size))
-            for name, dtype, dims, place, size in table
+            StoredWeight(str(name), int(dtype), [int(dim) for dim in dims], int(offset), int(size))
+            for name, dtype, dims, offset, size in table
         ]
     except (ValueError, TypeError, RecursionError) as error:
         raise damaged(f"the table of weights cannot be read ({error})") from error

@@ -24,14 +24,14 @@ class _Wrong(ValueError):
 def read(text: Any, info: ModelInfo) -> None:
     """Take the attribute over into a description whose inputs, outputs and gears are known."""
     try:
-        found = json.loads(text)
-        _need(isinstance(found, dict), "it is no object")
+        content = json.loads(text)
+        _need(isinstance(content, dict), "it is no object")
         info.gear_outputs = [
             [_dims(dims) for dims in _list(gear, "gear_outputs")]
-            for gear in _list(found.get("gear_outputs", []), "gears")
+            for gear in _list(content.get("gear_outputs", []), "gears")
         ]
-        info.gear_inputs = [_dims(gear) for gear in _list(found.get("gear_inputs", []), "gears")]
-        extra = found.get("extra", {})
+        info.gear_inputs = [_dims(gear) for gear in _list(content.get("gear_inputs", []), "gears")]
+        extra = content.get("extra", {})
         _need(isinstance(extra, dict), "extra is no object")
         info.run = RunInfo(
             _aipp(extra.get("aipp", {}), {tensor.name for tensor in info.inputs}),
@@ -87,8 +87,8 @@ def _need(fits: bool, what: str) -> None:
         raise _Wrong(what)
 
 
-def _list(value: Any, word: str) -> list[Any]:
-    _need(isinstance(value, list), f"{word} is no list")
+def _list(value: Any, what: str) -> list[Any]:
+    _need(isinstance(value, list), f"{what} is no list")
     return list(value)
 
 
@@ -97,9 +97,9 @@ def _is_int(value: Any) -> bool:
 
 
 def _dims(value: Any) -> list[int]:
-    found = _list(value, "dims")
-    _need(all(_is_int(dim) and dim >= 0 for dim in found), "dims are no sizes")
-    return found
+    dims = _list(value, "dims")
+    _need(all(_is_int(dim) and dim >= 0 for dim in dims), "dims are no sizes")
+    return dims
 
 
 def _names(extra: dict[str, Any], key: str, types: tuple[type, ...]) -> list[Any]:
@@ -165,8 +165,8 @@ def _check_step(step: Any) -> None:
     _need(isinstance(step.get("attrs"), dict), "a step has no attributes")
     lists = {key: _list(step.get(key), key) for key in _STEP_LISTS}
     _need(all(isinstance(name, str) for name in lists["outputs"]), "a step gives something without a name")
-    for one in lists["inputs"]:
-        _need(isinstance(one, str | dict | None), "a step takes something without a name")
+    for source in lists["inputs"]:
+        _need(isinstance(source, str | dict | None), "a step takes something without a name")
     _need(
         len(lists["inputs"]) == len(lists["input_dtypes"]) == len(lists["input_formats"])
         and len(lists["outputs"]) == len(lists["output_dtypes"]) == len(lists["output_shapes"]),

@@ -86,7 +86,7 @@ class _Parser:
         """Fields up to a closing mark ("" for the end of the text); without a table they are read and thrown away."""
         if depth > MAX_DEPTH:
             raise self.error(f"messages nest deeper than {MAX_DEPTH}")
-        found: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         while not (self.kind == "end" if not closing else self.kind == "mark" and self.value == closing):
             if self.kind != "word":
                 wanted = f"a field name or {closing!r}" if closing else "a field name"
@@ -96,28 +96,28 @@ class _Parser:
             if known is None and table is not None and not self.skip_unknown:
                 raise self.error(f"{table.name} has no field {name!r}")
             self.advance()
-            self.field(found, known, depth)
+            self.field(content, known, depth)
             if not self.accept(","):
                 self.accept(";")
         self.advance()
-        return found
+        return content
 
-    def field(self, found: dict[str, Any], known: Field | None, depth: int) -> None:
+    def field(self, content: dict[str, Any], known: Field | None, depth: int) -> None:
         """The value or values after a field's name."""
         colon = self.accept(":")
         if self.accept("["):
             if known is not None and not known.repeated:
                 raise self.error(f"{known.name} takes one value, not a list")
             while not self.accept("]"):
-                self.one(found, known, depth)
+                self.single(content, known, depth)
                 if not self.accept(",") and not (self.kind == "mark" and self.value == "]"):
                     raise self.error("a list needs , or ]")
             return
         if not colon and not (self.kind == "mark" and self.value in _CLOSING):
             raise self.error("a field needs : or {")
-        self.one(found, known, depth)
+        self.single(content, known, depth)
 
-    def one(self, found: dict[str, Any], known: Field | None, depth: int) -> None:
+    def single(self, content: dict[str, Any], known: Field | None, depth: int) -> None:
         """One value: a message or a scalar."""
         if self.kind == "mark" and self.value in _CLOSING:
             closing = _CLOSING[self.value]
@@ -126,7 +126,7 @@ class _Parser:
             self.advance()
             if known is not None and known.kind == "map":
                 entry = self.message(_entry(known), closing, depth + 1)
-                found.setdefault(known.name, {})[entry.get("key", "")] = entry.get("value", {})
+                content.setdefault(known.name, {})[entry.get("key", "")] = entry.get("value", {})
                 return
             value: Any = self.message(known.message if known is not None else None, closing, depth + 1)
         else:
@@ -136,11 +136,11 @@ class _Parser:
         if known is None:
             return
         if known.repeated:
-            found.setdefault(known.name, []).append(value)
-        elif known.name in found:
+            content.setdefault(known.name, []).append(value)
+        elif known.name in content:
             raise self.error(f"{known.name} is given twice")
         else:
-            found[known.name] = value
+            content[known.name] = value
 
     def scalar(self, known: Field | None) -> Any:
         """A number, word or string, as the field wants it."""
@@ -240,21 +240,21 @@ def _render(table: Message, message: Mapping[str, Any], indent: str, lines: list
         known = table.by_name[name]
         if known.kind == "map":
             assert known.message is not None
-            for key, one in value.items():
+            for key, item in value.items():
                 lines.append(f"{indent}{name} {{")
                 lines.append(f'{indent}  key: "{_escape(key.encode())}"')
                 lines.append(f"{indent}  value {{")
-                _render(known.message, one, indent + "    ", lines)
+                _render(known.message, item, indent + "    ", lines)
                 lines += [f"{indent}  }}", f"{indent}}}"]
             continue
-        for one in value if known.repeated else (value,):
+        for item in value if known.repeated else (value,):
             if known.kind == "message":
                 assert known.message is not None
                 lines.append(f"{indent}{name} {{")
-                _render(known.message, one, indent + "  ", lines)
+                _render(known.message, item, indent + "  ", lines)
                 lines.append(f"{indent}}}")
             else:
-                lines.append(f"{indent}{name}: {_scalar_text(known, one)}")
+                lines.append(f"{indent}{name}: {_scalar_text(known, item)}")
 
 
 def _scalar_text(known: Field, value: Any) -> str:

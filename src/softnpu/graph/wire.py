@@ -66,14 +66,14 @@ class Message:
         for name, (number, kind, *rest) in fields.items():
             repeated = bool(rest and rest[0])
             if kind == "map":
-                one = Field(number, name, "map", True, rest[0])
+                new_field = Field(number, name, "map", True, rest[0])
             elif isinstance(kind, Message):
-                one = Field(number, name, "message", repeated, kind)
+                new_field = Field(number, name, "message", repeated, kind)
             elif isinstance(kind, Mapping):
-                one = Field(number, name, "enum", repeated, words=kind)
+                new_field = Field(number, name, "enum", repeated, words=kind)
             else:
-                one = Field(number, name, kind, repeated)
-            self.fields[number] = self.by_name[name] = one
+                new_field = Field(number, name, kind, repeated)
+            self.fields[number] = self.by_name[name] = new_field
         return self
 
 
@@ -110,7 +110,7 @@ class _Reader:
         """The fields of a message between two places."""
         if depth > MAX_DEPTH:
             raise WireError(f"messages nest deeper than {MAX_DEPTH}, at byte {at}")
-        found: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         fields = table.fields
         while at < end:
             tag, at = self.varint(at, end)
@@ -121,13 +121,13 @@ class _Reader:
                 if size > end - at:
                     raise WireError(f"a field of {size} bytes reaches past the end of {table.name}, at byte {at}")
                 if known is not None:
-                    self._take_bytes(found, known, at, at + size, depth)
+                    self._take_bytes(content, known, at, at + size, depth)
                 at += size
                 continue
             value, at = self._scalar(wire, at, end)
             if known is not None:
-                self._keep(found, known, _convert(known, wire, value, at))
-        return found
+                self._keep(content, known, _convert(known, wire, value, at))
+        return content
 
     def _scalar(self, wire: int, at: int, end: int) -> tuple[Any, int]:
         if wire == _VARINT:
@@ -139,25 +139,25 @@ class _Reader:
             raise WireError(f"a fixed field is cut off at byte {at}")
         return self.data[at : at + size], at + size
 
-    def _take_bytes(self, found: dict[str, Any], known: Field, at: int, end: int, depth: int) -> None:
+    def _take_bytes(self, content: dict[str, Any], known: Field, at: int, end: int, depth: int) -> None:
         kind = known.kind
         if kind == "message":
             assert known.message is not None
-            self._keep(found, known, self.message(known.message, at, end, depth + 1))
+            self._keep(content, known, self.message(known.message, at, end, depth + 1))
         elif kind == "map":
             assert known.message is not None
             entry = self.message(_entry_of(known.message), at, end, depth + 1)
             self.count(1, at)
-            found.setdefault(known.name, {})[entry.get("key", "")] = entry.get("value", {})
+            content.setdefault(known.name, {})[entry.get("key", "")] = entry.get("value", {})
         elif kind == "string":
             try:
-                self._keep(found, known, str(self.data[at:end], "utf-8"))
+                self._keep(content, known, str(self.data[at:end], "utf-8"))
             except UnicodeDecodeError as error:
                 raise WireError(f"{known.name} is not UTF-8 at byte {at}") from error
         elif kind == "bytes":
-            self._keep(found, known, self.data[at:end])
+            self._keep(content, known, self.data[at:end])
         elif known.repeated:
-            values = found.setdefault(known.name, [])
+            values = content.setdefault(known.name, [])
             values += self._packed(known, at, end)
         else:
             raise WireError(f"{known.name} is a {kind} and not a string of bytes, at byte {at}")
@@ -177,14 +177,14 @@ class _Reader:
         self.count((end - at) // size, at)
         return list(struct.unpack(f"<{(end - at) // size}{'d' if size == 8 else 'f'}", self.data[at:end]))
 
-    def _keep(self, found: dict[str, Any], known: Field, value: Any) -> None:
+    def _keep(self, content: dict[str, Any], known: Field, value: Any) -> None:
         self.count(1, 0)
         if known.repeated:
-            found.setdefault(known.name, []).append(value)
-        elif known.kind == "message" and known.name in found:
-            _merge(found[known.name], value)  # the wire format merges a message that is given in parts
+            content.setdefault(known.name, []).append(value)
+        elif known.kind == "message" and known.name in content:
+            _merge(content[known.name], value)  # the wire format merges a message that is given in parts
         else:
-            found[known.name] = value
+            content[known.name] = value
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -217,10 +217,10 @@ _entries: dict[int, Message] = {}
 
 
 def _entry_of(value: Message) -> Message:
-    found = _entries.get(id(value))
-    if found is None:
-        found = _entries[id(value)] = Message(f"{value.name} entry").add(key=(1, "string"), value=(2, value))
-    return found
+    entry = _entries.get(id(value))
+    if entry is None:
+        entry = _entries[id(value)] = Message(f"{value.name} entry").add(key=(1, "string"), value=(2, value))
+    return entry
 
 
 def decode(table: Message, data: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -269,10 +269,10 @@ def _append(table: Message, message: Mapping[str, Any], parts: list[Piece]) -> N
             _append_one(known, kind, value, parts)
         elif known.packs:
             if value:
-                _append_sized(known.tag, b"".join([_write_scalar(kind, one) for one in value]), parts)
+                _append_sized(known.tag, b"".join([_write_scalar(kind, item) for item in value]), parts)
         else:
-            for one in value:
-                _append_one(known, kind, one, parts)
+            for item in value:
+                _append_one(known, kind, item, parts)
 
 
 def _append_one(known: Field, kind: str, value: Any, parts: list[Piece]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import FORMAT_NAMES, element_size, to_ge
+from softnpu.base.dtypes import FORMAT_NAMES, DType, TensorFormat, element_size, to_ge
 from softnpu.base.watch import NodeRun, Seen
 from softnpu.graph.wire import Message, encode
 from softnpu.spec._generated.dtypes import DTYPES
@@ -23,7 +23,7 @@ from softnpu.spec._generated.dtypes import DTYPES
 VERSION = "2.0"
 NAME_LIMIT = 255  # bytes of a file name
 _UNSAFE = str.maketrans(dict.fromkeys("./\\ ", "_"))
-_BF16, _UINT8, _ND = 27, 4, 2
+_BF16, _UINT8, _ND = DType.BF16, DType.UINT8, TensorFormat.ND
 _HEAD_TEXT = 96  # characters that a shortened name keeps
 
 _SHAPE = Message("Shape").add(dim=(1, "uint64", True))
@@ -81,8 +81,8 @@ def file_name(kind: str, name: str, task: int, stream: int, timestamp: int, suff
     full = f"{safe(kind)}.{safe(name)}.{task}.{stream}.{timestamp}{suffix}"
     if len(full.encode()) <= NAME_LIMIT:
         return full, ""
-    word = hashlib.sha256(name.encode()).hexdigest()[:16]
-    short = f"{safe(kind)[:_HEAD_TEXT]}.{word}.{task}.{stream}.{timestamp}{suffix}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    short = f"{safe(kind)[:_HEAD_TEXT]}.{digest}.{task}.{stream}.{timestamp}{suffix}"
     return short, full
 
 
@@ -96,13 +96,15 @@ def tensors(run: NodeRun, mode: str, time_us: int) -> Iterator[bytes]:
     inputs = run.inputs if mode in ("input", "all") else ()
     outputs = run.outputs if mode in ("output", "all") else ()
     message: dict[str, Any] = {"version": VERSION, "dump_time": time_us}
-    message["output"] = [_described(one) | {"original_op": _original(run, one, at)} for at, one in enumerate(outputs)]
-    message["input"] = [_described(one) for one in inputs]
+    message["output"] = [
+        _described(tensor) | {"original_op": _original(run, tensor, at)} for at, tensor in enumerate(outputs)
+    ]
+    message["input"] = [_described(tensor) for tensor in inputs]
     message["op_name"] = run.name
     head = encode(DUMP_DATA, message)
     yield struct.pack("<Q", len(head)) + head
-    for one in (*inputs, *outputs):
-        yield raw(one)
+    for tensor in (*inputs, *outputs):
+        yield raw(tensor)
 
 
 def _described(seen: Seen) -> dict[str, Any]:
@@ -138,18 +140,18 @@ def statistics(run: NodeRun, mode: str) -> bytes:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_COLUMNS)
-    for word, wanted, listed in (("Input", "input", run.inputs), ("Output", "output", run.outputs)):
+    for side, wanted, listed in (("Input", "input", run.inputs), ("Output", "output", run.outputs)):
         if mode in (wanted, "all"):
-            table.writerows(_row(word, index, one) for index, one in enumerate(listed))
+            table.writerows(_row(side, index, seen) for index, seen in enumerate(listed))
     return text.getvalue().encode()
 
 
-def _row(word: str, index: int, seen: Seen) -> list[Any]:
+def _row(side: str, index: int, seen: Seen) -> list[Any]:
     kind = DTYPES[seen.dtype][0].removeprefix("ACL_") if seen.dtype in DTYPES else str(seen.dtype)
     shape = "x".join(map(str, seen.shape))
     values = numbers(seen)
     count = 0 if values is None else values.size
-    head = [word, index, count * element_size(seen.dtype), kind, FORMAT_NAMES.get(seen.format, "ND"), shape]
+    head = [side, index, count * element_size(seen.dtype), kind, FORMAT_NAMES.get(seen.format, "ND"), shape]
     if values is None or not count or np.iscomplexobj(values):
         return [*head, "", "", "", count, "", "", ""]
     plain = values.astype(np.float64) if values.dtype.kind == "f" else values
@@ -170,7 +172,7 @@ def overflow_status(run: NodeRun) -> int:
 
     Only floating point is looked at: integers wrap here as there, and nothing in the result shows it.
     """
-    if not all(_finite(one) for one in run.inputs) or all(_finite(one) for one in run.outputs):
+    if not all(_finite(seen) for seen in run.inputs) or all(_finite(seen) for seen in run.outputs):
         return 0
     return HALF_OVERFLOW if run.type == "Cast" else FLOAT_OVERFLOW
 

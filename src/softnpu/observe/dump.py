@@ -49,17 +49,17 @@ class _Choice:
 
 
 def _choices(section: dict[str, Any]) -> list[_Choice]:
-    listed = [one for one in section.get("dump_list", ()) if one]
-    return [_Choice(one.get("model_name", ""), frozenset(one.get("layer", ()))) for one in listed]
+    listed = [entry for entry in section.get("dump_list", ()) if entry]
+    return [_Choice(entry.get("model_name", ""), frozenset(entry.get("layer", ()))) for entry in listed]
 
 
 def _steps(text: str) -> list[range]:
     """`0|3-5|10` as ranges; none of them means every iteration."""
-    found = []
+    steps = []
     for part in text.split("|") if text else ():
         low, _, high = part.partition("-")
-        found.append(range(int(low), int(high or low) + 1))
-    return found
+        steps.append(range(int(low), int(high or low) + 1))
+    return steps
 
 
 class Dump:
@@ -88,7 +88,7 @@ class Dump:
 
     def wants_model(self, names: frozenset[str]) -> bool:
         """Whether a model of these names is to be dumped."""
-        return self.open and (self._overflow or any(one.takes_model(names) for one in self._choices))
+        return self.open and (self._overflow or any(choice.takes_model(names) for choice in self._choices))
 
     def wants_operators(self) -> bool:
         """Whether single operators are to be dumped."""
@@ -96,10 +96,10 @@ class Dump:
 
     def meets(self, names: frozenset[str], nodes: frozenset[str]) -> None:
         """Note what to take of a model, and say which layers it does not have."""
-        taken = [one for one in self._choices if one.takes_model(names)]
+        taken = [choice for choice in self._choices if choice.takes_model(names)]
         for name in names:
             self._taken[name] = taken
-        missing = sorted(frozenset().union(*(one.layers for one in taken)) - nodes)
+        missing = sorted(frozenset().union(*(choice.layers for choice in taken)) - nodes)
         if missing:
             text = (
                 f"the model {'/'.join(sorted(names))} has no layer named {', '.join(missing)}; nothing is dumped for it"
@@ -118,10 +118,10 @@ class Dump:
     def _wants(self, run: NodeRun) -> bool:
         if not run.model:
             return self._operators
-        if self._steps and not any(run.iteration in one for one in self._steps):
+        if self._steps and not any(run.iteration in steps for steps in self._steps):
             return False
         known = {run.name, *run.origin}
-        return any(not one.layers or one.layers & known for one in self._taken.get(run.model, ()))
+        return any(not choice.layers or choice.layers & known for choice in self._taken.get(run.model, ()))
 
     # ---- files -------------------------------------------------------------------------------------------------------
 

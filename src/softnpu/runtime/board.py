@@ -233,13 +233,13 @@ if hasattr(os, "register_at_fork"):
 
 def read_all(directory: Path) -> list[ProcessUse]:
     """The live processes of a directory by pid; files of dead ones are removed, anything else there is ignored."""
-    found = (_read_live(path) for path in _board_files(directory))
-    return sorted((use for use in found if use is not None), key=lambda use: (use.pid, use.start_time))
+    uses = (_read_live(path) for path in _board_files(directory))
+    return sorted((use for use in uses if use is not None), key=lambda use: (use.pid, use.start_time))
 
 
 def used_by_others(device: int, directory: Path | None = None) -> int:
     """Bytes that other live processes use on a physical device."""
-    others = (one for one in read_all(directory or config.runtime_dir()) if one.pid != os.getpid())
+    others = (use for use in read_all(directory or config.runtime_dir()) if use.pid != os.getpid())
     return sum(use.used for process in others for use in process.devices if use.device == device)
 
 

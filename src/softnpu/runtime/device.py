@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.arena import Arena
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.backends.host import HostBackend
 from softnpu.runtime.board import Board, used_by_others
+from softnpu.runtime.memory.arena import Arena
 from softnpu.spec._generated.chips import CHIPS
 
 if TYPE_CHECKING:
-    from softnpu.runtime.context import Context
-    from softnpu.runtime.process import Process
-    from softnpu.runtime.stream import Stream
+    from softnpu.runtime.streams.failure import ExceptionInfo
 
 
 _OTHERS_SECONDS = 0.1
@@ -95,11 +94,18 @@ def make_backend(kind: str) -> Backend:
     )
 
 
+class Owner(Protocol):
+    """What a device and its streams need of the process object."""
+
+    board: Board
+    exception_callback: Callable[[ExceptionInfo], None] | None
+
+
 class Device:
     """A device as this process uses it. `index` is the id the program sees, `info.index` the physical one."""
 
-    def __init__(self, process: Process, index: int, info: DeviceInfo, arena: Arena) -> None:
-        self.process = process
+    def __init__(self, owner: Owner, index: int, info: DeviceInfo, arena: Arena) -> None:
+        self.owner = owner
         self.index = index
         self.info = info
         self.soc = info.soc
@@ -111,7 +117,7 @@ class Device:
         self._others = (-math.inf, 0)
         self.reserved = 0  # addresses without memory of this device behind them
         self.allocations = 0
-        self.contexts: set[Context] = set()
+        self.contexts = 0  # how many there are; the registry has them
         self.stream_ids: set[int] = set()
         self.events = 0
         self.notifies = 0
@@ -123,7 +129,6 @@ class Device:
         """Settings as they are before a program changes them."""
         self.references = 0
         self.opened = False
-        self.primary: Context | None = None
         self.peers.clear()
         self.limits.clear()
         self.saturation = 1 if self.soc.inf_nan else 0
@@ -132,12 +137,12 @@ class Device:
 
     def board_slot(self) -> tuple[Board, int]:
         """Where this device's figures are published."""
-        return self.process.board, self.index
+        return self.owner.board, self.index
 
     def account(self, change: int) -> None:
         """Count bytes; the caller holds the arena's lock."""
         self.used += change
-        self.process.board.set_memory(self.index, max(0, self.used))
+        self.owner.board.set_memory(self.index, max(0, self.used))
 
     def take_stream_id(self) -> int:
         """The smallest free stream number; raises when the chip has no more."""
@@ -175,9 +180,9 @@ class Device:
 
     def publish(self) -> None:
         """Bring the board up to date."""
-        board = self.process.board
+        board = self.owner.board
         board.set_open(self.index, bool(self.references or self.contexts))
-        board.set_counts(self.index, contexts=len(self.contexts), streams=len(self.stream_ids))
+        board.set_counts(self.index, contexts=self.contexts, streams=len(self.stream_ids))
 
     def _cores(self, kind: int) -> int:
         """Cube (0) or vector (1) cores of the chip."""
@@ -213,39 +218,10 @@ class Device:
                 "set SOFTNPU_SOC to a chip that does, e.g. Ascend910B3",
             )
 
-    def streams(self) -> list[Stream]:
-        """All streams of all contexts of this process on the device."""
-        return [stream for context in tuple(self.contexts) for stream in tuple(context.streams)]
-
-    def synchronize(self, timeout: float | None) -> None:
-        """Wait for all streams; raises the first error among them."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        streams = self.streams()
-        for stream in streams:
-            stream.refuse_inside()
-        for stream in streams:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not stream.queue.synchronize(left):
-                raise NpuError(
-                    codes.RT_STREAM_SYNC_TIMEOUT,
-                    f"stream {stream.id} of device {self.index} was not done after {timeout} s",
-                    "wait longer, or see what the stream waits for",
-                )
-        for stream in streams:
-            stream.take_error()
-
-    def abort(self, timeout: float | None) -> None:
-        """Drop all tasks that have not begun and wait for those that have."""
-        for stream in self.streams():
-            stream.abort()
-        for stream in self.streams():
-            if not stream.queue.synchronize(timeout):
-                raise NpuError(codes.RT_WAIT_TIMEOUT, f"stream {stream.id} still runs a task", "wait longer")
-
     def utilization(self) -> int:
         """Busy percentage since this was last asked, over at most the last second."""
         now = time.monotonic_ns()
-        busy = self.process.board.busy_ns(self.index)
+        busy = self.owner.board.busy_ns(self.index)
         before, self._sample = self._sample, (now, busy)
         return min(100, max(0, round(100 * (busy - before[1]) / max(1, now - before[0]))))
 

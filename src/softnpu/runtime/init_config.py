@@ -170,7 +170,7 @@ def check_dump(section: Any) -> dict[str, Any]:
             raise NpuError(code, f"dump.{key} is {section[key]!r}, not a string", "put it in quotes")
     _check_values(section, _DUMP_VALUES, code, "dump")
     layers = section.get("dump_list", [])
-    if not isinstance(layers, list) or not all(_names_layers(one) for one in layers):
+    if not isinstance(layers, list) or not all(_names_layers(layer) for layer in layers):
         raise NpuError(
             code,
             "dump.dump_list is not a list of objects with names",

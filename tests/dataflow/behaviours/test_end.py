@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from tests.dataflow.engine_support import children, eventually, gone
+from tests.dataflow.engine_support import children, gone
+from tests.waiting import eventually
 
 PROGRAM = """
 import os, sys, time

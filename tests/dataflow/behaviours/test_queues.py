@@ -14,7 +14,7 @@ import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
 from tests.dataflow.behaviours.support import EMPTY, FULL, node
 from tests.dataflow.dataflow_support import arithmetic
-from tests.dataflow.engine_support import eventually
+from tests.waiting import eventually
 
 # ---- closures ------------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import dataflow as df
 import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
 from tests.dataflow.behaviours.support import EMPTY, node, one
-from tests.dataflow.engine_support import eventually
+from tests.waiting import eventually
 
 
 def two_and_one(a, b):

@@ -20,7 +20,8 @@ from softnpu.flow.message import EOS, SEG, Message
 from softnpu.flow.plan import CountRule, TimeRule
 from softnpu.flow.running.inputs import Batching
 from softnpu.flow.transport.placement import Placed, Placement
-from tests.dataflow.engine_support import embedded, eventually
+from tests.dataflow.engine_support import embedded
+from tests.waiting import eventually
 
 EMPTY, FULL, FAILED = 207013, 207014, 0xFFFFFFFF
 FRAME = 300_000

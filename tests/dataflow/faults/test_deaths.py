@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from tests.dataflow.engine_support import Line, embedded, eventually, gone
+from tests.dataflow.engine_support import Line, embedded, gone
+from tests.waiting import eventually
 
 QUEUE_EMPTY, FAILED, FUNC_FAILED = 207013, 0xFFFFFFFF, 564000
 
@@ -286,9 +287,14 @@ def test_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> No
     assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
+def waits(pid: int) -> bool:
+    """Whether the process sleeps in the kernel: nothing else tells from outside that a fetch waits."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "graph.fetch()")
-    time.sleep(0.3)
+    assert eventually(lambda: waits(program.pid))
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=60)
     assert "KeyboardInterrupt" in err

@@ -12,7 +12,8 @@ import pytest
 
 import dataflow as df
 from softnpu.flow.running import cells
-from tests.dataflow.engine_support import Line, embedded, eventually, gone
+from tests.dataflow.engine_support import Line, embedded, gone
+from tests.waiting import eventually
 
 QUEUE_EMPTY = 207013
 

@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 from softnpu.flow.watch import words
 from softnpu.flow.watch.view import table
-from tests.dataflow.engine_support import eventually
+from tests.waiting import eventually
 
 
 @df.pyflow
@@ -143,7 +143,7 @@ def test_watch_on_a_terminal(
     graph = df.FlowGraph([same.fnode()(data)])
     out = Terminal()
     with graph.watch(refresh=0.02, stream=out):
-        time.sleep(0.05)
+        assert eventually(lambda: "not fed yet" in out.getvalue())
         graph.feed({data: 1})
         assert eventually(lambda: "same_fnode" in out.getvalue())
     drawn = "\n".join(out.getvalue().splitlines()[:-2])  # a plain table stays at the end

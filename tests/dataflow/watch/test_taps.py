@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from tests.dataflow.engine_support import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import io
 import os
 import pickle
 import threading
-import time
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -19,6 +18,8 @@ import torch
 import torch_npu
 import torch_npu.utils
 from torch_npu.utils.storage import _rebuild_npu_tensor
+
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:npu tensors were saved in torch's old file format")
 VALUES = [0.0, 1.0, 2.0, 3.0]
@@ -212,11 +213,7 @@ def test_save_async_writes_the_values_of_the_call(tmp_path: Path) -> None:
     path = tmp_path / "async.pt"
     assert torch_npu.utils.save_async({"x": x}, path, model=torch.nn.Linear(1, 1)) is None
     x.zero_()
-    deadline = time.monotonic() + 20
-    while (
-        any(thread.name == "torch_npu.save_async" for thread in threading.enumerate()) and time.monotonic() < deadline
-    ):
-        time.sleep(0.01)
+    assert eventually(lambda: not any(thread.name == "torch_npu.save_async" for thread in threading.enumerate()))
     assert torch.load(path)["x"].tolist() == VALUES
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module or None, not str"):
         torch_npu.utils.save_async({}, path, model="model")

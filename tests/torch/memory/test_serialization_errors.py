@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ import pytest
 import torch
 import torch_npu
 import torch_npu.utils
+
+from tests.waiting import eventually
 
 LINE = r"\[ERROR\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d \(PID:\d+, Device:\d+, RankID:-?\d+\) "
 PARAM, VALUE = LINE + "ERR00001 PTA invalid parameter$", LINE + "ERR00003 PTA invalid value$"
@@ -148,9 +149,7 @@ def test_a_failed_save_leaves_no_new_file(tmp_path: Path) -> None:
 
 
 def finished() -> None:
-    deadline = time.monotonic() + 20
-    while any(one.name == "torch_npu.save_async" for one in threading.enumerate()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert eventually(lambda: not any(thread.name == "torch_npu.save_async" for thread in threading.enumerate()))
 
 
 def test_save_async_replaces_a_file_at_once_and_reports_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +15,8 @@ import torch
 import torch.multiprocessing as mp
 import torch_npu
 from torch.multiprocessing import reductions
+
+from tests.waiting import eventually
 
 FORKED = r"Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start method"
 
@@ -192,11 +193,8 @@ def test_forked_child_of_an_initialised_process_is_told_to_spawn() -> None:
 
 
 def ended_in_time(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            return True
-        time.sleep(0.001)
+    if eventually(lambda: os.waitpid(pid, os.WNOHANG)[0], 5):
+        return True
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return False

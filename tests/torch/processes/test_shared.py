@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 import torch.multiprocessing as mp
 
 from softnpu.runtime.process import process
+from tests.waiting import eventually
 
 _kept: dict[str, Any] = {}
 
@@ -250,9 +250,7 @@ def test_a_killed_process_leaves_nothing_behind() -> None:
     made = victim(make, 4)
     os.kill(victim.process.pid, signal.SIGKILL)
     victim.process.join(20)
-    deadline = time.monotonic() + 5
-    while process().devices[0].used_by_others() > 1 << 30 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert eventually(lambda: process().devices[0].used_by_others() <= 1 << 30)
     pids = (str(victim.process.pid), str(os.getpid()))
     assert not [one for one in Path("/dev/shm").iterdir() if any(pid in one.name for pid in pids)]
     assert x.sum().item() == 1 << 16 and made.tolist() == [0.0, 1.0, 2.0, 3.0]

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
 from onnx.helper import np_dtype_to_tensor_dtype, tensor_dtype_to_np_dtype
 
-from softnpu.base.dtypes import UNDEFINED, element_size, from_numpy, from_onnx, numpy_name, to_onnx
+from softnpu import constants
+from softnpu.base.dtypes import (
+    UNDEFINED,
+    DType,
+    TensorFormat,
+    element_size,
+    from_numpy,
+    from_onnx,
+    numpy_name,
+    to_onnx,
+)
 
 TYPES = {name: number for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"}
 PLAIN = [
@@ -41,3 +53,19 @@ def test_what_is_unknown() -> None:
     assert from_numpy("nothing") == UNDEFINED
     assert from_onnx(0) == UNDEFINED
     assert (numpy_name(999), to_onnx(999)) == ("", 0)
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_a_member_has_the_number_of_the_constant_of_its_name(dtype: DType) -> None:
+    name = "ACL_DT_UNDEFINED" if dtype is DType.UNDEFINED else f"ACL_{dtype.name}"
+    assert getattr(constants, name) == dtype
+
+
+@pytest.mark.parametrize("format", TensorFormat)
+def test_a_format_has_the_number_of_the_constant_of_its_name(format: TensorFormat) -> None:
+    assert getattr(constants, f"ACL_FORMAT_{format.name}") == format
+
+
+def test_a_member_is_its_number_in_messages_files_and_tables() -> None:
+    assert f"{DType.BF16} {DType.BF16!r} {[DType.BF16]} {json.dumps(DType.BF16)}" == "27 27 [27] 27"
+    assert {27: "x"}[DType.BF16] == "x" and {DType.BF16: "x"}[27] == "x"

@@ -163,8 +163,8 @@ def test_a_program_that_the_engine_refuses(path: Path, monkeypatch: pytest.Monke
 def test_weights_outside_of_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Om.open(path)
     good = source.programs()[0]
-    name, dtype, dims, place, size = good.weights[0]
-    moved = StoredProgram(good.model, good.graph, [(name, dtype, dims, place + 10**6, size)])
+    weight = good.weights[0]
+    moved = StoredProgram(good.model, good.graph, [weight._replace(offset=weight.offset + 10**6)])
     monkeypatch.setattr(source, "programs", lambda: [moved])
     with pytest.raises(NpuError) as caught:
         choose.open_model(source, source.info())

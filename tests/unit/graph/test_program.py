@@ -100,7 +100,7 @@ def test_what_stands_in_the_table() -> None:
 @pytest.mark.parametrize(("count", "inside"), [(INLINE_BYTES // 4, True), (INLINE_BYTES // 4 + 1, False)])
 def test_small_constants_stand_in_the_program(count: int, inside: bool) -> None:
     data, _ = written(extra=np.zeros(count, np.float32))
-    names = {row[0] for row in stored(memoryview(data)).weights}
+    names = {weight.name for weight in stored(memoryview(data)).weights}
     assert ("extra" not in names) == inside
 
 

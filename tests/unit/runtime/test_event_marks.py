@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from softnpu.runtime.event import TIME_LINE, Cell, Event, Mark, Notify, SharedCell, Wait
+from softnpu.runtime.streams.event import TIME_LINE, Cell, Event, Mark, Notify, SharedCell, Wait
 from tests.support import WAIT
 
 CONTEXT: Any = SimpleNamespace()

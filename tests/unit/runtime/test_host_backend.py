@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy
 import pytest
 
-from softnpu.runtime.arena import CHUNK
 from softnpu.runtime.backends.base import Backend
 from softnpu.runtime.backends.host import HostBackend
+from softnpu.runtime.memory.atlas import CHUNK
 
 SIZE = 4 * CHUNK
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from softnpu.runtime.arena import SLAB_LIMIT
-from softnpu.runtime.context import Context
 from softnpu.runtime.device import Device, Soc, soc
-from softnpu.runtime.memory import DEVICE_KINDS
+from softnpu.runtime.memory.atlas import SLAB_LIMIT
+from softnpu.runtime.memory.kinds import DEVICE_KINDS
 from softnpu.runtime.process import process
+from softnpu.runtime.streams.stream import Context
 
 __all__ = ["DEVICE_KINDS", "SLAB_LIMIT", "Context", "Device", "Soc", "process", "soc"]

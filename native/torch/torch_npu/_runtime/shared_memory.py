@@ -69,7 +69,7 @@ def _map(index: int, size: int, descriptor: int) -> int:
     except MemoryError as error:
         connection._release(index, address)
         raise _failed(f"{size} bytes could not be mapped", error) from error
-    allocation = owner.atlas.find(address)
+    allocation = owner.memory.atlas.find(address)
     assert allocation is not None
     with device.arena.lock:  # a small storage holds a chunk of addresses, not of memory
         device.account(address + length - allocation.end)

@@ -13,8 +13,8 @@ from torch import Tensor
 from softnpu.base.errors import NpuError
 from softnpu.base.tensor import DataBuffer, TensorDesc
 from softnpu.executor.model import Given
-from softnpu.executor.single_op import SingleOps
-from softnpu.executor.single_op_match import OpAttr
+from softnpu.executor.single_op.match import OpAttr
+from softnpu.executor.single_op.table import SingleOps
 from torch_npu._errors import ErrCode, ops_error
 from torch_npu._runtime.devices import Context, process
 from torch_npu.operators.common.arguments import ACL_TYPES

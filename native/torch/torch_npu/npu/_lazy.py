@@ -69,9 +69,7 @@ def _reload_devices() -> None:
     """Take the devices of the environment as it is now, unless pyACL is at work with those of before."""
     owner, wanted = process(), Settings()
     if not owner.started and wanted.visible != owner.settings.visible:
-        owner.settings = wanted
-        owner.memory.configure(wanted)
-        owner._load_devices()
+        owner.adopt(wanted)
     if usable(owner.settings.visible) != _C._get_device_count():
         connection.connect()
 

@@ -13,7 +13,7 @@ from softnpu.executor.dataset import Dataset
 from softnpu.executor.models import ModelTable, table
 from softnpu.graph.om import Om
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 
 def _models() -> ModelTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from softnpu.media.v1 import images
 from softnpu.media.v1.channel import ChannelDesc
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 
 def dvpp_jpeg_get_image_info(data: int, size: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from softnpu.media.v1.channel import ChannelDesc
 from softnpu.media.v1.descs import MOST_PICTURES, BatchPicDesc, BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import Hist, LutMap
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 
 def dvpp_vpc_resize_async(

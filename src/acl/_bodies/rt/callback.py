@@ -9,7 +9,8 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
 from softnpu.base.recent import recent
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import ExceptionInfo, Stream, last_task_id
+from softnpu.runtime.streams.failure import ExceptionInfo
+from softnpu.runtime.streams.stream import Stream, last_task_id
 
 _INTERVAL_US = 1000
 

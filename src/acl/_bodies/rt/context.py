@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.context import Context
 from softnpu.runtime.process import process
+from softnpu.runtime.streams.stream import Context
 
 _OPTIONS = range(4)
 
 
 def create_context(device_id: int) -> int:
-    return process().create_context(device_id).handle
+    return process().registry.create_context(device_id).handle
 
 
 def destroy_context(ctx: Context) -> None:
@@ -22,11 +22,11 @@ def destroy_context(ctx: Context) -> None:
         )
     owner = process()
     owner.handles.remove("context", ctx.handle)  # of two threads that destroy it, one gets past here
-    owner.destroy_context(ctx)
+    owner.registry.destroy_context(ctx)
 
 
 def set_context(ctx: Context) -> None:
-    process().local.context = ctx
+    process().registry.local.context = ctx
 
 
 def get_context() -> int:
@@ -35,11 +35,12 @@ def get_context() -> int:
 
 def ctx_get_current_default_stream() -> int:
     owner = process()
-    return owner.named(owner.current().default_stream).handle
+    return owner.registry.named(owner.current().default_stream).handle
 
 
 def get_primary_ctx_state(device_id: int) -> tuple[int, int]:
-    primary = process().device(device_id).primary
+    owner = process()
+    primary = owner.registry.primary.get(owner.device(device_id))
     return int(primary is not None and primary.alive), 0
 
 

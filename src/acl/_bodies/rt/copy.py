@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from softnpu.base.errors import NpuError, codes
-from softnpu.runtime import transfer
+from softnpu.runtime.memory.copy_checks import check_2d, check_copy, check_fill, check_reserved
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams import transfer
+from softnpu.runtime.streams.stream import Stream
 
 
 def memcpy(dst: int, dst_max: int, src: int, count: int, kind: int) -> None:
     if count == 0:
         return
     owner = process()
-    owner.current()
-    memory = owner.memory
-    memory.check_copy(dst, dst_max, src, count, kind)
-    memory.copy(dst, src, count, kind)
+    owner.registry.current()
+    check_copy(dst, dst_max, src, count, kind)
+    owner.memory.copies.copy(dst, src, count, kind)
 
 
 def memcpy_async(dst: int, dst_max: int, src: int, count: int, kind: int, stream: Stream) -> None:
@@ -28,19 +27,19 @@ def memcpy_async_with_condition(dst: int, dst_max: int, src: int, count: int, ki
 
 def memset(ptr: int, max_count: int, value: int, count: int) -> None:
     owner = process()
-    if transfer.check_fill(ptr, max_count, count):
-        owner.current()
-        owner.memory.fill(ptr, value, count)
+    if check_fill(ptr, max_count, count):
+        owner.registry.current()
+        owner.memory.copies.fill(ptr, value, count)
 
 
 def memset_async(ptr: int, max_count: int, value: int, count: int, stream: Stream) -> None:
-    if transfer.check_fill(ptr, max_count, count):
+    if check_fill(ptr, max_count, count):
         transfer.fill_async(process().memory, ptr, value, count, stream)
 
 
 def memcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
     owner = process()
-    if transfer.check_2d(dst, dpitch, src, spitch, width, height, kind):
+    if check_2d(dst, dpitch, src, spitch, width, height, kind):
         owner.current()
         owner.memory.copy_2d(dst, dpitch, src, spitch, width, height, kind)
 
@@ -48,7 +47,7 @@ def memcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, height: i
 def memcpy2d_async(
     dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, stream: Stream
 ) -> None:
-    if transfer.check_2d(dst, dpitch, src, spitch, width, height, kind):
+    if check_2d(dst, dpitch, src, spitch, width, height, kind):
         transfer.copy_2d_async(process().memory, dst, dpitch, src, spitch, width, height, kind, stream)
 
 
@@ -57,9 +56,7 @@ def get_memcpy_desc_size(kind: int) -> int:
 
 
 def set_memcpy_desc(desc: int, kind: int, src: int, dst: int, count: int, config: int) -> int:
-    if config:
-        raise NpuError(codes.INVALID_PARAM, f"config {config:#x} is reserved", "pass 0")
-    transfer.write_descriptor(process().memory, desc, kind, src, dst, count)
+    transfer.write_descriptor(process().memory, desc, kind, src, dst, count, config)
     return desc
 
 
@@ -68,14 +65,7 @@ def memcpy_async_with_desc(desc: int, kind: int, stream: Stream) -> None:
 
 
 def cmo_async(src: int, size: int, type: int, stream: Stream) -> None:
-    if type not in range(4) or size == 0:
-        raise NpuError(
-            codes.INVALID_PARAM,
-            f"cache operation {type} on {size} bytes is not possible",
-            "use aclrtCmoType 0 to 3 and at least one byte",
-        )
-    process().memory.reach(src, size, False)
-    stream.submit(lambda: None, "CMO", inline=True)
+    transfer.cache_operation(process().memory, src, size, type, stream)
 
 
 def value_write(addr: int, value: int, flag: int, stream: Stream) -> None:
@@ -87,6 +77,5 @@ def value_wait(addr: int, value: int, flag: int, stream: Stream) -> None:
 
 
 def reduce_async(dst: int, src: int, count: int, kind: int, data_type: int, stream: Stream, reserve: int) -> None:
-    if reserve:
-        raise NpuError(codes.INVALID_PARAM, f"reserve {reserve:#x} is reserved", "pass 0")
+    check_reserved("reserve", reserve)
     transfer.reduce(process().memory, dst, src, count, kind, data_type, stream)

@@ -9,7 +9,7 @@ from typing import Any
 from acl._bodies._common import milliseconds
 from softnpu.base.errors import NpuError, codes
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _HCCS = 1
 _OVERFLOW_BYTES = 64
@@ -17,7 +17,7 @@ _FEATURES = (1, 21)
 
 
 def set_device(device_id: int) -> None:
-    process().set_device(device_id)
+    process().registry.set_device(device_id)
 
 
 def reset_device(device_id: int) -> None:
@@ -45,12 +45,17 @@ def set_ts_device(ts_id: int) -> None:
         raise NpuError(codes.INVALID_PARAM, f"task scheduler {ts_id} is not known", "use aclrtTsId 0 or 1")
 
 
+def _synchronize(timeout: float | None) -> None:
+    owner = process()
+    owner.registry.synchronize(owner.current().device, timeout)
+
+
 def synchronize_device() -> None:
-    process().current().device.synchronize(None)
+    _synchronize(None)
 
 
 def synchronize_device_with_timeout(timeout_ms: int) -> None:
-    process().current().device.synchronize(milliseconds(timeout_ms))
+    _synchronize(milliseconds(timeout_ms))
 
 
 def get_device_utilization_rate(device_id: int) -> dict[str, int]:
@@ -70,9 +75,10 @@ def query_device_status(device_id: int) -> int:
 
 
 def device_task_abort(device_id: int, timeout: int) -> None:
-    device = process().device(device_id)
+    owner = process()
+    device = owner.device(device_id)
     device.need("task_abort", "aborting tasks")
-    device.abort(timeout / 1000 if timeout else None)
+    owner.registry.abort(device, timeout / 1000 if timeout else None)
 
 
 def get_device_info(device_id: int, attr: int) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from acl._bodies._common import milliseconds
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime import offers
-from softnpu.runtime import sharing as shared
-from softnpu.runtime.event import ALL_FLAGS, Event, Mark, Notify
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.sharing import exchange as shared
+from softnpu.runtime.sharing import offers
+from softnpu.runtime.streams.event import ALL_FLAGS, Event, Mark, Notify
+from softnpu.runtime.streams.stream import Stream
 
 
 def create_event() -> int:
-    return process().create_event("plain", 0).handle
+    return process().registry.create_event("plain", 0).handle
 
 
 def _flag(flag: int) -> int:
@@ -24,17 +24,17 @@ def _flag(flag: int) -> int:
 
 
 def create_event_with_flag(flag: int) -> int:
-    return process().create_event("flag", _flag(flag)).handle
+    return process().registry.create_event("flag", _flag(flag)).handle
 
 
 def create_event_ex_with_flag(flag: int) -> int:
-    return process().create_event("ex", _flag(flag)).handle
+    return process().registry.create_event("ex", _flag(flag)).handle
 
 
 def destroy_event(event: Event) -> None:
     owner = process()
     owner.handles.remove("event", event.handle)
-    owner.end_event(event)
+    owner.registry.end_event(event)
 
 
 def _same_context(event: Event, stream: Stream) -> None:
@@ -163,13 +163,13 @@ def set_op_wait_timeout(seconds: int) -> None:
 def create_notify(flag: int) -> int:
     if flag not in (0, 1):
         raise NpuError(codes.INVALID_PARAM, f"notify flag {flag} is not known", "pass 0, or 1 for device use only")
-    return process().create_notify(flag).handle
+    return process().registry.create_notify(flag).handle
 
 
 def destroy_notify(notify: Notify) -> None:
     owner = process()
     owner.handles.remove("notify", notify.handle)
-    owner.end_notify(notify)
+    owner.registry.end_notify(notify)
 
 
 def record_notify(notify: Notify, stream: Stream) -> None:

@@ -22,7 +22,7 @@ _MEMORY_KINDS = {
 
 def malloc(size: int, policy: int) -> int:
     owner = process()
-    return owner.memory.allocate(owner.current().device, size, policy)
+    return owner.memory.allocator.allocate(owner.registry.current().device, size, policy)
 
 
 def malloc_cached(size: int, policy: int) -> int:
@@ -31,7 +31,7 @@ def malloc_cached(size: int, policy: int) -> int:
 
 def malloc_align32(size: int, policy: int) -> int:
     owner = process()
-    return owner.memory.allocate(owner.current().device, size, policy, extra=0)
+    return owner.memory.allocator.allocate(owner.registry.current().device, size, policy, extra=0)
 
 
 def _number(value: Any) -> bool:
@@ -74,7 +74,7 @@ def malloc_for_task_scheduler(size: int, policy: int, cfg: dict[str, Any]) -> in
 def malloc_host(size: int) -> int:
     owner = process()
     owner.need_start()
-    return owner.memory.allocate_host(size)
+    return owner.memory.allocator.allocate_host(size)
 
 
 def malloc_host_with_cfg(size: int, cfg: dict[str, Any]) -> int:
@@ -85,13 +85,13 @@ def malloc_host_with_cfg(size: int, cfg: dict[str, Any]) -> int:
 def free(ptr: int) -> None:
     owner = process()
     owner.need_start()
-    owner.memory.free(ptr, ("device",), "device")
+    owner.memory.allocator.free(ptr, ("device",), "device")
 
 
 def free_host(ptr: int) -> None:
     owner = process()
     owner.need_start()
-    owner.memory.free(ptr, ("host",), "host")
+    owner.memory.allocator.free(ptr, ("host",), "host")
 
 
 def get_mem_info(attr: int) -> tuple[int, int]:
@@ -122,7 +122,7 @@ def mem_invalidate(ptr: int, size: int) -> None:
 
 
 def pointer_get_attributes(ptr: int) -> dict[str, Any]:
-    kind, device = process().memory.locate(ptr)
+    kind, device = process().memory.registered.locate(ptr)
     return {"location": {"id": device, "type": kind}, "page_size": 4096, "rsv": [0, 0, 0, 0]}
 
 
@@ -131,7 +131,7 @@ def host_register(ptr: int, size: int, type: int) -> int:
         raise NpuError(codes.INVALID_PARAM, f"register type {type} is not known", "use 0 (mapped)")
     owner = process()
     owner.current()
-    return owner.memory.register(ptr, size, write=type != _READ_ONLY)
+    return owner.memory.registered.register(ptr, size, write=type != _READ_ONLY)
 
 
 def host_register_v2(ptr: int, size: int, flag: int) -> None:
@@ -141,14 +141,14 @@ def host_register_v2(ptr: int, size: int, flag: int) -> None:
         )
     owner = process()
     owner.current()
-    owner.memory.register(ptr, size, write=not flag & _READ_ONLY)
+    owner.memory.registered.register(ptr, size, write=not flag & _READ_ONLY)
 
 
 def host_get_device_pointer(ptr: int, flag: int) -> int:
     if flag:
         raise NpuError(codes.INVALID_PARAM, f"flag {flag} is reserved", "pass 0")
-    return process().memory.registered_pointer(ptr)
+    return process().memory.registered.pointer(ptr)
 
 
 def host_unregister(ptr: int) -> None:
-    process().memory.unregister(ptr)
+    process().memory.registered.unregister(ptr)

@@ -8,10 +8,10 @@ from typing import Any
 from acl._bodies._common import raw
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.base.log import WARNING, log
-from softnpu.runtime import offers, sharing, virtual
-from softnpu.runtime.arena import CHUNK
+from softnpu.runtime.memory.atlas import CHUNK
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.sharing import exchange, offers, virtual
+from softnpu.runtime.streams.stream import Stream
 
 _MAX_KEY = 1024
 
@@ -79,17 +79,17 @@ def mem_get_allocation_granularity(prop: dict[str, Any], option: int) -> int:
 
 
 def mem_export_to_shareable_handle(handle: virtual.Physical, type: int, flags: int) -> int:
-    return sharing.export_physical(handle, type, flags)
+    return exchange.export_physical(handle, type, flags)
 
 
 def mem_set_pid_to_shareable_handle(shareable: int, pids: list[int]) -> None:
-    offers.allow(process(), sharing.shareable_key(shareable), pids)
+    offers.allow(process().lock, exchange.shareable_key(shareable), pids)
 
 
 def mem_import_from_shareable_handle(shareable: int, device_id: int) -> int:
     owner = process()
     owner.need_start()
-    return sharing.import_physical(owner, shareable, device_id)
+    return exchange.import_physical(owner, shareable, device_id)
 
 
 def ipc_mem_get_export_key(ptr: int, size: int, len: int, flag: int) -> str:
@@ -98,19 +98,19 @@ def ipc_mem_get_export_key(ptr: int, size: int, len: int, flag: int) -> str:
     offers.key_length(len)
     owner = process()
     owner.current()
-    return sharing.export_memory(owner, ptr, size, flag)
+    return exchange.export_memory(owner, ptr, size, flag)
 
 
 def ipc_mem_set_import_pid(key: str, pids: list[int]) -> None:
-    offers.allow(process(), key, pids)
+    offers.allow(process().lock, key, pids)
 
 
 def ipc_mem_import_by_key(key: str, flag: int) -> int:
-    return sharing.import_memory(process(), key, flag)
+    return exchange.import_memory(process(), key, flag)
 
 
 def ipc_mem_close(key: str) -> None:
-    sharing.close_memory(process(), key)
+    exchange.close_memory(process(), key)
 
 
 def allocator_create_desc() -> int:

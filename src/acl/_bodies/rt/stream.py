@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from acl._bodies._common import milliseconds
 from softnpu.base.errors import NpuError, Raise, codes
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _T = TypeVar("_T")
 _FLAGS = 0x3F
@@ -16,7 +16,7 @@ _KEYS = {_FAILURE_MODE: "failureMode", _OVERFLOW: "overflowSwitch", _USER_TAG: "
 
 
 def create_stream() -> int:
-    return process().create_stream().handle
+    return process().registry.create_stream().handle
 
 
 def create_stream_with_config(priority: int, flag: int) -> int:
@@ -26,7 +26,7 @@ def create_stream_with_config(priority: int, flag: int) -> int:
         )
     owner = process()
     lowest = owner.current().device.soc.stream_priorities - 1
-    return owner.create_stream(min(priority, lowest), flag).handle
+    return owner.registry.create_stream(min(priority, lowest), flag).handle
 
 
 def _destroy(stream: Stream, wait: bool) -> None:
@@ -36,7 +36,7 @@ def _destroy(stream: Stream, wait: bool) -> None:
         stream.refuse_inside()
     owner = process()
     owner.handles.remove("stream", stream.handle)  # of two threads that destroy it, one gets past here
-    owner.end_stream(stream, wait)
+    owner.registry.end_stream(stream, wait)
 
 
 def destroy_stream(stream: Stream) -> None:
@@ -148,11 +148,11 @@ def reset_stream_res_limit(stream: Stream) -> None:
 
 
 def use_stream_res_in_current_thread(stream: Stream) -> None:
-    process().local.limits = stream
+    process().registry.local.limits = stream
 
 
 def unuse_stream_res_in_current_thread(stream: Stream) -> None:
-    local = process().local
+    local = process().registry.local
     if getattr(local, "limits", None) is not stream:
         raise NpuError(
             codes.RT_PARAM_INVALID,
@@ -164,6 +164,6 @@ def unuse_stream_res_in_current_thread(stream: Stream) -> None:
 
 def get_res_in_current_thread(type: int) -> int:
     owner = process()
-    stream: Stream | None = getattr(owner.local, "limits", None)
+    stream: Stream | None = getattr(owner.registry.local, "limits", None)
     device = owner.current().device
     return stream.limits[type] if stream is not None and type in stream.limits else device.core_limit(type)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base import config
-from softnpu.base.dtypes import numpy_name, to_onnx
+from softnpu.base.dtypes import DType, numpy_name, to_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.lowering.infer import encode_model
 from softnpu.compiler.lowering.lower import Lowered
@@ -31,7 +31,7 @@ def runtime() -> Any:
 
 def initializer(name: str, constant: Constant) -> dict[str, Any]:
     """A TensorProto that holds its content (strings are stored as the message itself)."""
-    if constant.dtype == 13:
+    if constant.dtype == DType.STRING:
         return {**decode(TENSOR, constant.data), "name": name}
     return make_tensor(name, constant)
 
@@ -65,8 +65,8 @@ def session(
 
 def fold(graph: Graph, lowered: Lowered, constants: Iterable[Value], wanted: list[Value]) -> list[Array]:
     """The values of operators that depend on constants only."""
-    found = session(graph, lowered, (), wanted, constants).run([value.name for value in wanted], {})
-    return [np.asarray(one) for one in found]
+    results = session(graph, lowered, (), wanted, constants).run([value.name for value in wanted], {})
+    return [np.asarray(result) for result in results]
 
 
 def zeros(value: Value, shape: Shape) -> Array:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from softnpu.base.dtypes import FORMAT_NAMES, from_ge
+from softnpu.base.dtypes import FORMAT_NAMES, TensorFormat, from_ge
 from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.om import Om, StoredProgram, attr_value, damaged
 from softnpu.graph.onnx_def import GRAPH
 from softnpu.graph.wire import WireError, decode
 
-ND = 2
-_FORMATS = {word: number for number, word in FORMAT_NAMES.items()}
+ND = TensorFormat.ND
+_FORMATS = {name: number for number, name in FORMAT_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,23 @@ class Piece:
 
 def facts_of(source: Om) -> dict[str, Facts]:
     """The nodes of a model by name."""
-    found: dict[str, Facts] = {}
+    facts: dict[str, Facts] = {}
     for graph in source.model_def().get("graph", ()):
         for op in graph.get("op", ()):
             name = op.get("name", "")
             attrs = op.get("attr", {})
             origin = attr_value(attrs.get("_datadump_original_op_names", {})) or [name]
             pairs = zip(op.get("input", ()), op.get("input_desc", ()), strict=False)
-            formats = tuple(_FORMATS.get(desc.get("layout", ""), ND) for given, desc in pairs if given)
+            formats = tuple(_FORMATS.get(desc.get("layout", ""), ND) for value_name, desc in pairs if value_name)
             outputs = tuple(
                 (
-                    from_ge(one.get("dtype", 0)),
-                    _FORMATS.get(one.get("layout", ""), ND),
-                    tuple(one.get("shape", {}).get("dim", ())),
+                    from_ge(desc.get("dtype", 0)),
+                    _FORMATS.get(desc.get("layout", ""), ND),
+                    tuple(desc.get("shape", {}).get("dim", ())),
                 )
-                for one in op.get("output_desc", ())
+                for desc in op.get("output_desc", ())
             )
-            found[name] = Facts(
+            facts[name] = Facts(
                 name,
                 op.get("type", ""),
                 op.get("id", 0),
@@ -79,7 +79,7 @@ def facts_of(source: Om) -> dict[str, Facts]:
                 sum(op.get("is_input_const", ())),
                 outputs,
             )
-    return found
+    return facts
 
 
 def take_apart(program: StoredProgram, facts: dict[str, Facts]) -> Piece:
@@ -88,10 +88,10 @@ def take_apart(program: StoredProgram, facts: dict[str, Facts]) -> Piece:
         graph = decode(GRAPH, program.graph)
     except WireError as error:
         raise damaged(f"its program cannot be read ({error})") from error
-    small = {one.get("name", ""): one for one in graph.get("initializer", ())}
-    large = {name: (dtype, dims, place, size) for name, dtype, dims, place, size in program.weights}
+    small = {tensor.get("name", ""): tensor for tensor in graph.get("initializer", ())}
+    large = {name: (dtype, dims, offset, size) for name, dtype, dims, offset, size in program.weights}
     units = [_unit(key, ops, facts) for key, ops in _groups(graph.get("node", []), facts)]
-    ends = {one.get("name", "") for one in graph.get("output", ())}
+    ends = {value.get("name", "") for value in graph.get("output", ())}
     _draw_borders(units, ends)
     for unit in units:
         unit.shown = _shown(unit, small.keys() | large.keys())
@@ -101,25 +101,25 @@ def take_apart(program: StoredProgram, facts: dict[str, Facts]) -> Piece:
 
 def _groups(ops: list[dict[str, Any]], facts: dict[str, Facts]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Neighbouring operators of one node. An alias goes with the node behind it, a handed-through result with the one before."""
-    found: list[tuple[str, list[dict[str, Any]]]] = []
+    groups: list[tuple[str, list[dict[str, Any]]]] = []
     waiting: list[dict[str, Any]] = []
     for op in ops:
         key = op.get("doc_string") or op.get("name", "")
         if key not in facts and "/alias" in key:
             waiting.append(op)
-        elif found and not waiting and (key == found[-1][0] or (key not in facts and _follows(op, found[-1]))):
-            found[-1][1].append(op)
+        elif groups and not waiting and (key == groups[-1][0] or (key not in facts and _follows(op, groups[-1]))):
+            groups[-1][1].append(op)
         else:
-            found.append((key, [*waiting, op]))
+            groups.append((key, [*waiting, op]))
             waiting = []
     if waiting:
-        found.append((waiting[0].get("name", ""), waiting))
-    return found
+        groups.append((waiting[0].get("name", ""), waiting))
+    return groups
 
 
 def _follows(op: dict[str, Any], group: tuple[str, list[dict[str, Any]]]) -> bool:
-    made = {name for one in group[1] for name in one.get("output", ())}
-    return bool(made & set(op.get("input", ()))) or op.get("name", "").startswith(f"{group[0]}_")
+    results = {name for previous in group[1] for name in previous.get("output", ())}
+    return bool(results & set(op.get("input", ()))) or op.get("name", "").startswith(f"{group[0]}_")
 
 
 def _unit(key: str, ops: list[dict[str, Any]], facts: dict[str, Facts]) -> Unit:

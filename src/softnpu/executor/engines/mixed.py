@@ -51,22 +51,22 @@ class _MixedPlan(Plan):
 
     def run(self) -> None:
         """Run every step."""
-        values: dict[str, Array] = {one.name: view(one) for one in self._inputs}
+        values: dict[str, Array] = {place.name: view(place) for place in self._inputs}
         for step in self._engine.steps:
-            made = self._piece(step, values) if "program" in step else _compute(step, values)
-            values.update(zip(step["outputs"], made, strict=False))
+            results = self._piece(step, values) if "program" in step else _compute(step, values)
+            values.update(zip(step["outputs"], results, strict=False))
         self._found = []
-        for one in self._outputs:
-            array = np.ascontiguousarray(values[one.name])
-            if one.shape is None:
+        for place in self._outputs:
+            array = np.ascontiguousarray(values[place.name])
+            if place.shape is None:
                 self._found.append((from_numpy(array.dtype.name), array.shape, int(array.ctypes.data), array))
             else:
-                if array.shape != one.shape:
+                if array.shape != place.shape:
                     raise NpuError(
                         codes.GE_INTERNAL_ERROR,
-                        f"the result {one.name} has the dims {list(array.shape)} instead of {list(one.shape)}",
+                        f"the result {place.name} has the dims {list(array.shape)} instead of {list(place.shape)}",
                     )
-                view(one)[...] = array
+                view(place)[...] = array
 
     def _piece(self, step: dict[str, Any], values: dict[str, Array]) -> list[Array]:
         engine = self._engine.engines[step["program"]]
@@ -76,11 +76,11 @@ class _MixedPlan(Plan):
             taken.append(Place(name, from_numpy(array.dtype.name), array.shape, int(array.ctypes.data)))
         plan = engine.plan(taken, [Place(name, -1, None, 0) for name in step["outputs"]])
         plan.run()
-        made = []
+        results = []
         for dtype, shape, address, _ in plan.results():
             array = view(Place("", dtype, shape, address))
-            made.append(array.copy())  # the engine's memory goes with its plan
-        return made
+            results.append(array.copy())  # the engine's memory goes with its plan
+        return results
 
     def results(self) -> list[tuple[int, Shape, int, object]]:
         """Outputs without a place."""
@@ -91,11 +91,11 @@ def _compute(step: dict[str, Any], values: dict[str, Array]) -> list[Array]:
     operator = ops.find(step["type"])
     assert operator is not None and operator.compute is not None
     arrays: list[Array | None] = []
-    for one in step["inputs"]:
-        if isinstance(one, dict):
-            arrays.append(np.array(one["data"], numpy_name(one["dtype"])).reshape(one["shape"]))
+    for source in step["inputs"]:
+        if isinstance(source, dict):
+            arrays.append(np.array(source["data"], numpy_name(source["dtype"])).reshape(source["shape"]))
         else:
-            arrays.append(values[one] if one is not None else None)
+            arrays.append(values[source] if source is not None else None)
     site = ops.Site(
         type=step["type"],
         name=step["name"],
@@ -106,7 +106,7 @@ def _compute(step: dict[str, Any], values: dict[str, Array]) -> list[Array]:
         constants=list(arrays),
         outputs=len(step["outputs"]),
         output_dtypes=step["output_dtypes"],
-        output_shapes=[None if one is None else tuple(one) for one in step["output_shapes"]],
+        output_shapes=[None if dims is None else tuple(dims) for dims in step["output_shapes"]],
         input_formats=step["input_formats"],
     )
     try:

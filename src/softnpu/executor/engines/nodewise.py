@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, from_onnx, numpy_name, to_onnx
+from softnpu.base.dtypes import DType, element_size, from_onnx, numpy_name, to_onnx
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun, Seen, Watcher, show
@@ -38,7 +38,7 @@ _ELEMENTS = {
     "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4e2m1": 23,
 }  # fmt: skip
 _OUTER = {"seq": "sequence_type", "optional": "optional_type"}
-_STRING = 13
+_STRING = DType.STRING
 
 
 class Subject(Protocol):
@@ -69,7 +69,7 @@ class NodeError(NpuError):
     """A node that failed: `run` describes it, and `keep` holds the memory that its inputs lie in."""
 
     def __init__(self, run: NodeRun, reason: str, keep: object) -> None:
-        shapes = ", ".join(f"{one.dtype}:{list(one.shape)}" for one in run.inputs)
+        shapes = ", ".join(f"{tensor.dtype}:{list(tensor.shape)}" for tensor in run.inputs)
         text = f"node {run.name} of type {run.type} failed on inputs (data type:dims) {shapes or 'none'}: {reason}"
         super().__init__(codes.GE_INTERNAL_ERROR, text, "check the values and shapes of the inputs")
         self.run = run
@@ -102,7 +102,7 @@ class NodewiseEngine(Engine):
     def __init__(self, source: Om, info: ModelInfo, programs: list[StoredProgram] | None = None) -> None:
         self._weights = source.all_weights()
         self._facts = facts_of(source)
-        self._pieces = [take_apart(one, self._facts) for one in programs or source.programs()]
+        self._pieces = [take_apart(program, self._facts) for program in programs or source.programs()]
         self._steps = info.run.steps
         MixedEngine([self] * len(self._pieces), self._steps)  # refuses steps that cannot be run
         self._iterations = itertools.count()
@@ -146,27 +146,27 @@ class NodewiseEngine(Engine):
     ) -> dict[str, Any]:
         keep = set(wanted)
         for index, unit in enumerate(piece.units):
-            given = {name: values.get(name) or self._constant(piece, name) for name in unit.taken}
-            call = functools.partial(self._call, piece, unit, given)
-            made = self._node(unit.facts, occasion, call, [given[name] for name in unit.shown], given)
-            values.update(zip(unit.made, made, strict=True))
+            values_in = {name: values.get(name) or self._constant(piece, name) for name in unit.taken}
+            call = functools.partial(self._call, piece, unit, values_in)
+            results = self._node(unit.facts, occasion, call, [values_in[name] for name in unit.shown], values_in)
+            values.update(zip(unit.made, results, strict=True))
             for name in unit.taken:
                 if name not in keep and piece.last_use[name] == index:
                     values.pop(name, None)
         return {name: values.get(name) or self._constant(piece, name) for name in wanted}
 
     def _run_host(self, step: dict[str, Any], values: dict[str, Any], occasion: _Occasion) -> dict[str, Any]:
-        names = [one for one in step["inputs"] if isinstance(one, str)]
+        names = [name for name in step["inputs"] if isinstance(name, str)]
         arrays = {name: _array(values[name]) for name in names}
         facts = self._facts.get(step["name"]) or Facts(step["name"], step["type"])
-        made = self._node(
+        results = self._node(
             facts,
             occasion,
-            lambda: [_value(one) for one in _compute(step, arrays)],
+            lambda: [_value(array) for array in _compute(step, arrays)],
             [values[name] for name in names],
             values,
         )
-        return dict(zip(step["outputs"], made, strict=False))
+        return dict(zip(step["outputs"], results, strict=False))
 
     def _node(
         self, facts: Facts, occasion: _Occasion, call: Callable[[], list[Any]], inputs: list[Any], keep: object
@@ -174,7 +174,7 @@ class NodewiseEngine(Engine):
         """Run one node, time it, show it, or say what failed."""
         start = time.monotonic_ns()
         try:
-            made = call()
+            results = call()
         except Exception as error:
             outputs = [Seen(dtype, form, dims, None) for dtype, form, dims in facts.outputs]
             reason = _PREFIX.sub("", " ".join(str(getattr(error, "text", error)).split()))[:600]
@@ -182,7 +182,7 @@ class NodewiseEngine(Engine):
         end = time.monotonic_ns()
         if self.watchers:
             formats = tuple(form for _, form, _ in facts.outputs)
-            show(self.watchers, occasion.run(facts, _seen(inputs, facts.input_formats), _seen(made, formats)))
+            show(self.watchers, occasion.run(facts, _seen(inputs, facts.input_formats), _seen(results, formats)))
         if bus.listeners:
             detail: dict[str, object] = {
                 "type": facts.type,
@@ -194,10 +194,10 @@ class NodewiseEngine(Engine):
             bus.publish(
                 Span("op", facts.name, start, end, occasion.device, occasion.stream, threading.get_native_id(), detail)
             )
-        return made
+        return results
 
-    def _call(self, piece: Piece, unit: Unit, given: dict[str, Any]) -> list[Any]:
-        fed = {name: value for name, value in given.items() if name not in piece.small}
+    def _call(self, piece: Piece, unit: Unit, values_in: dict[str, Any]) -> list[Any]:
+        fed = {name: value for name, value in values_in.items() if name not in piece.small}
         key = tuple((value.data_type(), _rank(value)) for value in fed.values())
         session = unit.sessions.get(key)
         if session is None:
@@ -206,15 +206,15 @@ class NodewiseEngine(Engine):
 
     def _constant(self, piece: Piece, name: str) -> Any:
         """A constant where it lies in the model."""
-        found = piece.constants.get(name)
-        if found is None:
-            found = piece.constants[name] = self._load(piece, name)
-        return found
+        value = piece.constants.get(name)
+        if value is None:
+            value = piece.constants[name] = self._load(piece, name)
+        return value
 
     def _load(self, piece: Piece, name: str) -> Any:
         if name in piece.large:
-            dtype, dims, place, size = piece.large[name]
-            return _from_bytes(self._weights[place : place + size], dtype, dims)
+            dtype, dims, offset, size = piece.large[name]
+            return _from_bytes(self._weights[offset : offset + size], dtype, dims)
         tensor = piece.small[name]
         if "raw_data" in tensor and tensor.get("data_type") != to_onnx(_STRING):
             return _from_bytes(tensor["raw_data"], tensor["data_type"], tensor.get("dims", []))
@@ -230,15 +230,15 @@ class _Plan(Plan):
 
     def run(self) -> None:
         """Run every node and put the outputs where they belong."""
-        values = {one.name: _value(view(one), one.dtype) for one in self._inputs}
-        made = self._engine.run(values, [one.name for one in self._outputs])
+        values = {place.name: _value(view(place), place.dtype) for place in self._inputs}
+        results = self._engine.run(values, [place.name for place in self._outputs])
         self._found = []
-        for one in self._outputs:
-            value = made[one.name]
-            if one.shape is None:
+        for place in self._outputs:
+            value = results[place.name]
+            if place.shape is None:
                 self._found.append((from_onnx(value.element_type()), tuple(value.shape()), value.data_ptr(), value))
             else:
-                view(one)[...] = _array(value)
+                view(place)[...] = _array(value)
 
     def results(self) -> list[tuple[int, Shape, int, object]]:
         """Outputs without a place."""
@@ -281,27 +281,27 @@ def _array(value: Any) -> Array:
 
 def _seen(values: Sequence[Any], formats: tuple[int, ...]) -> list[Seen]:
     """Values as watchers get them."""
-    found = []
+    seen = []
     for index, value in enumerate(values):
         form = formats[index] if index < len(formats) else ND
         if not value.is_tensor():
-            found.append(Seen(-1, form, (), None))
+            seen.append(Seen(-1, form, (), None))
             continue
         dtype, shape = from_onnx(value.element_type()), tuple(value.shape())
         plain = bool(numpy_name(dtype)) or element_size(dtype) == 2
         if dtype == _STRING or not plain:
-            found.append(Seen(dtype, form, shape, None))
+            seen.append(Seen(dtype, form, shape, None))
         else:
-            found.append(Seen(dtype, form, shape, _array(value), value.data_ptr()))
-    return found
+            seen.append(Seen(dtype, form, shape, _array(value), value.data_ptr()))
+    return seen
 
 
 def holding(run: NodeRun) -> NodeRun:
     """The same without arrays: what can be kept when the run is over."""
     return replace(
         run,
-        inputs=tuple(replace(one, array=None) for one in run.inputs),
-        outputs=tuple(replace(one, array=None) for one in run.outputs),
+        inputs=tuple(replace(tensor, array=None) for tensor in run.inputs),
+        outputs=tuple(replace(tensor, array=None) for tensor in run.outputs),
     )
 
 
@@ -334,16 +334,16 @@ def _open(data: bytes) -> Any:
     return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
-def _type(word: str, rank: int) -> dict[str, Any]:
+def _type(type_name: str, rank: int) -> dict[str, Any]:
     """A TypeProto from the engine's word for a type, e.g. `seq(tensor(float))`."""
-    outer, _, inner = word.partition("(")
+    outer, _, inner = type_name.partition("(")
     inner = inner.removesuffix(")")
     if outer in _OUTER:
         return {_OUTER[outer]: {"elem_type": _type(inner, -1)}}
     if outer != "tensor" or inner not in _ELEMENTS:
         raise NpuError(
             codes.API_NOT_SUPPORT,
-            f"values of type {word} cannot pass between nodes here",
+            f"values of type {type_name} cannot pass between nodes here",
             "run the model with SOFTNPU_ENGINE=onnxruntime",
         )
     shape: dict[str, Any] = {"shape": {"dim": [{}] * rank}} if rank >= 0 else {}

@@ -25,23 +25,25 @@ class OrtEngine(Engine):
 
     name = "onnxruntime"
 
-    def __init__(self, program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview | None) -> None:
-        """`weights` are the weights as they were mapped or copied. With `place`, the file that holds them, the first session
+    def __init__(
+        self, program: StoredProgram, weights_file: tuple[Path, str, int] | None, weights: memoryview | None
+    ) -> None:
+        """`weights` are the weights as they were mapped or copied. With `weights_file`, which is the file that holds them, the first session
         maps that; later ones read `weights`, since by then another file may have the name."""
         self._program, self._weights = program, weights
         self._lock = threading.Lock()
         self.threads = compute_threads()
-        self._sessions: dict[int, Any] = {self.threads: self._make(self.threads, place)}
-        self._known = frozenset(one.name for one in self._sessions[self.threads].get_inputs())
-        self._divisible = sum(row[4] for row in program.weights) <= _SPLIT_BYTES
+        self._sessions: dict[int, Any] = {self.threads: self._make(self.threads, weights_file)}
+        self._known = frozenset(node.name for node in self._sessions[self.threads].get_inputs())
+        self._divisible = sum(weight.size for weight in program.weights) <= _SPLIT_BYTES
 
-    def _make(self, threads: int, place: tuple[Path, str, int] | None = None) -> Any:
+    def _make(self, threads: int, weights_file: tuple[Path, str, int] | None = None) -> Any:
         ort = runtime()
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
-        if place is not None:
-            folder, location, base = place
+        if weights_file is not None:
+            folder, location, base = weights_file
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         else:
             location, base = WEIGHTS, 0
@@ -53,17 +55,17 @@ class OrtEngine(Engine):
 
     def session(self, threads: int) -> Any:
         """The session for this number of threads, made when first needed."""
-        found = self._sessions.get(threads if self._divisible else self.threads)
-        if found is None:
+        session = self._sessions.get(threads if self._divisible else self.threads)
+        if session is None:
             with self._lock:
-                found = self._sessions.get(threads)
-                if found is None:
-                    found = self._sessions[threads] = self._make(threads)
-        return found
+                session = self._sessions.get(threads)
+                if session is None:
+                    session = self._sessions[threads] = self._make(threads)
+        return session
 
     def plan(self, inputs: list[Place], outputs: list[Place]) -> Plan:
         """Bind device memory to the session."""
-        return _OrtPlan(self, [one for one in inputs if one.name in self._known], outputs)
+        return _OrtPlan(self, [place for place in inputs if place.name in self._known], outputs)
 
     def close(self) -> None:
         """Let the sessions go."""
@@ -77,7 +79,7 @@ def _session(ort: Any, data: bytes, options: Any) -> Any:
     except Exception as error:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            found = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception:
             raise error from None
         log().write(
@@ -86,34 +88,34 @@ def _session(ort: Any, data: bytes, options: Any) -> Any:
             "GE",
             "load",
         )
-        return found
+        return session
 
 
 class _OrtPlan(Plan):
     def __init__(self, engine: OrtEngine, inputs: list[Place], outputs: list[Place]) -> None:
         self._engine = engine
         self._inputs, self._outputs = inputs, outputs
-        self._open = [index for index, one in enumerate(outputs) if one.shape is None]
+        self._open = [index for index, place in enumerate(outputs) if place.shape is None]
         self._bound: dict[int, tuple[Any, Any]] = {}
         self._last = self._bind(engine.threads)
 
     def _bind(self, threads: int) -> tuple[Any, Any]:
         session = self._engine.session(threads)
         binding = session.io_binding()
-        for one in self._inputs:
-            assert one.shape is not None
+        for place in self._inputs:
+            assert place.shape is not None
             binding.bind_input(
-                one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data
+                place.name, "cpu", 0, _element(place.dtype), list(place.shape), place.address or _EMPTY.ctypes.data
             )
-        for one in self._outputs:
-            if one.shape is None:
-                binding.bind_output(one.name, "cpu")
+        for place in self._outputs:
+            if place.shape is None:
+                binding.bind_output(place.name, "cpu")
             else:
                 binding.bind_output(
-                    one.name, "cpu", 0, _element(one.dtype), list(one.shape), one.address or _EMPTY.ctypes.data
+                    place.name, "cpu", 0, _element(place.dtype), list(place.shape), place.address or _EMPTY.ctypes.data
                 )
-        found = self._bound[threads] = (session.run_with_iobinding, binding)
-        return found
+        bound = self._bound[threads] = (session.run_with_iobinding, binding)
+        return bound
 
     def run(self) -> None:
         """Run once, with as many threads as the runs beside it leave."""
@@ -131,11 +133,11 @@ class _OrtPlan(Plan):
         if not self._open:
             return []
         values = self._last[1].get_outputs()
-        found: list[tuple[int, Shape, int, object]] = []
+        results: list[tuple[int, Shape, int, object]] = []
         for index in self._open:
             value = values[index]
-            found.append((from_onnx(value.element_type()), tuple(value.shape()), value.data_ptr(), value))
-        return found
+            results.append((from_onnx(value.element_type()), tuple(value.shape()), value.data_ptr(), value))
+        return results
 
 
 def _element(dtype: int) -> Any:

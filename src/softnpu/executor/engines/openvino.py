@@ -39,13 +39,13 @@ class OpenVinoEngine(Engine):
 
     name = "openvino"
 
-    def __init__(self, program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview) -> None:
+    def __init__(self, program: StoredProgram, weights_file: tuple[Path, str, int] | None, weights: memoryview) -> None:
         _, core = _core()
-        with _source(program, place, weights) as source:
+        with _source(program, weights_file, weights) as source:
             model = core.read_model(source)
             self._compiled = core.compile_model(model, "CPU", {**_SETTINGS, "INFERENCE_NUM_THREADS": compute_threads()})
-        self.inputs = {name: index for index, one in enumerate(self._compiled.inputs) for name in one.get_names()}
-        self.outputs = {name: index for index, one in enumerate(self._compiled.outputs) for name in one.get_names()}
+        self.inputs = {name: index for index, port in enumerate(self._compiled.inputs) for name in port.get_names()}
+        self.outputs = {name: index for index, port in enumerate(self._compiled.outputs) for name in port.get_names()}
 
     def plan(self, inputs: list[Place], outputs: list[Place]) -> Plan:
         """Bind device memory to a request of its own."""
@@ -61,16 +61,16 @@ class _OpenVinoPlan(Plan):
         openvino, _ = _core()
         self._request = request
         self._run = request.infer
-        for one in inputs:
-            if one.name in engine.inputs:
-                request.set_input_tensor(engine.inputs[one.name], openvino.Tensor(view(one), shared_memory=True))
+        for place in inputs:
+            if place.name in engine.inputs:
+                request.set_input_tensor(engine.inputs[place.name], openvino.Tensor(view(place), shared_memory=True))
         self._open: list[tuple[int, int]] = []
-        for one in outputs:
-            index = engine.outputs[one.name]
-            if one.shape is None:
-                self._open.append((index, one.dtype))
+        for place in outputs:
+            index = engine.outputs[place.name]
+            if place.shape is None:
+                self._open.append((index, place.dtype))
             else:
-                request.set_output_tensor(index, openvino.Tensor(view(one), shared_memory=True))
+                request.set_output_tensor(index, openvino.Tensor(view(place), shared_memory=True))
 
     def run(self) -> None:
         """Run once; its threads cannot be divided, but others shall know of it."""
@@ -82,18 +82,18 @@ class _OpenVinoPlan(Plan):
 
     def results(self) -> list[tuple[int, Shape, int, object]]:
         """Outputs that the request allocated."""
-        found: list[tuple[int, Shape, int, object]] = []
+        results: list[tuple[int, Shape, int, object]] = []
         for index, dtype in self._open:
             data = self._request.get_output_tensor(index).data
-            found.append((dtype, tuple(data.shape), int(data.ctypes.data), data))
-        return found
+            results.append((dtype, tuple(data.shape), int(data.ctypes.data), data))
+        return results
 
 
 @contextlib.contextmanager
-def _source(program: StoredProgram, place: tuple[Path, str, int] | None, weights: memoryview) -> Iterator[Any]:
+def _source(program: StoredProgram, weights_file: tuple[Path, str, int] | None, weights: memoryview) -> Iterator[Any]:
     """What to read the model from: a file beside the weights, which are then mapped, or bytes that hold everything."""
-    if place is not None:
-        folder, location, base = place
+    if weights_file is not None:
+        folder, location, base = weights_file
         path = folder / f".{location}.{uuid.uuid4().hex[:12]}.onnx"
         try:
             path.write_bytes(program.onnx(location, base))

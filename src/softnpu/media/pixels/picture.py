@@ -11,7 +11,7 @@ import numpy as np
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.units import align_up
 from softnpu.media.pixels.formats import PixelFormat, pixel_format
-from softnpu.runtime.memory import Memory
+from softnpu.runtime.memory.memory import Memory
 
 _DTYPES = {"bfloat16": np.dtype(np.uint16)}
 _BYTE = np.dtype(np.uint8)

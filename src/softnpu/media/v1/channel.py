@@ -10,10 +10,10 @@ from softnpu.base.log import WARNING, log
 from softnpu.media import rules
 from softnpu.media.pixels import csc
 from softnpu.runtime.device import Device
-from softnpu.runtime.event import Mark
 from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.event import Mark
+from softnpu.runtime.streams.stream import Stream
 
 ENGINES = {"vpc": 1, "jpegd": 2, "jpege": 4, "pngd": 8}
 _ALL = sum(ENGINES.values())

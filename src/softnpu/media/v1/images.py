@@ -22,9 +22,9 @@ from softnpu.media.pixels.formats import UNKNOWN, YUV_400, PixelFormat, pixel_fo
 from softnpu.media.pixels.picture import MAX_SIDE, Picture, Pixels
 from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import JpegeConfig, PicDesc
-from softnpu.runtime.memory import ShortRead
+from softnpu.runtime.memory.reach import ShortRead
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _BYTE = np.dtype(np.uint8)
 _CELL = struct.Struct("<I")

@@ -1,4 +1,4 @@
-"""What the system lends to a callback of VENC: memory that the program must not free (section 8.6 of the reference)."""
+"""What the system lends to a callback of VENC: memory that the program must not free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.arena import Allocation
+from softnpu.runtime.memory.atlas import Allocation
 from softnpu.runtime.parts import Part
 from softnpu.runtime.process import process
 

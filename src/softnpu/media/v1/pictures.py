@@ -19,10 +19,10 @@ from softnpu.media.v1.channel import ChannelDesc, submit
 from softnpu.media.v1.descs import BorderConfig, PicDesc, ResizeConfig, RoiConfig
 from softnpu.media.v1.tables import DIMS, Hist, LutMap
 from softnpu.media.vpc import compose, histogram, pyramid
-from softnpu.runtime.arena import Allocation
-from softnpu.runtime.memory import COUNTED_KINDS
+from softnpu.runtime.memory.atlas import Allocation
+from softnpu.runtime.memory.kinds import COUNTED_KINDS
 from softnpu.runtime.process import process
-from softnpu.runtime.stream import Stream
+from softnpu.runtime.streams.stream import Stream
 
 _HIGH_ORDER = 5
 _OLD_CHIPS = frozenset({"310", "910"})

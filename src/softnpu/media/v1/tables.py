@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.runtime.arena import Allocation
+from softnpu.runtime.memory.atlas import Allocation
 from softnpu.runtime.process import process
 
 DIMS, LENGTH = 3, 256

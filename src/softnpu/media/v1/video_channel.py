@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log
-from softnpu.runtime.event import Mark
 from softnpu.runtime.process import process
-from softnpu.runtime.reports import Report
+from softnpu.runtime.streams.event import Mark
+from softnpu.runtime.streams.reports import Report
 
 IDLE_SECONDS = 30.0  # how long a thread may take no callback while some wait for it
 BUSY_SECONDS = 300.0  # and how long a single callback or picture may take
@@ -98,7 +98,7 @@ class VideoChannel:
                     "start the thread that calls acl.rt.process_report with acl.util.start_thread, and set its id before",
                 )
         except NpuError:
-            owner.end_stream(self.stream, wait=False)
+            owner.registry.end_stream(self.stream, wait=False)
             raise
 
     def flush(self) -> None:
@@ -269,7 +269,7 @@ class VideoChannel:
                 else:
                     self.drain()
         finally:  # an interruption of the wait, too, ends the channel
-            process().end_stream(self.stream, wait=False)
+            process().registry.end_stream(self.stream, wait=False)
         self._second.close()
         if not self.stream.queue.busy():  # else a codec is at work that does not end: it keeps what it has
             self.release()

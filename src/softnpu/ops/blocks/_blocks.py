@@ -10,7 +10,7 @@ from softnpu.ops.common.formats import back, first, format_of
 from softnpu.ops.common.inputs import ints, pairs
 from softnpu.ops.common.numbers import DOUBLE, FLOAT, INT8, INT16, INT32, UINT8, UINT16
 
-_VIA = {
+_VIA: dict[int, int] = {
     INT8: FLOAT,
     UINT8: FLOAT,
     INT16: FLOAT,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from softnpu.base.aipp import AippParams
+from softnpu.base.dtypes import TensorFormat
 from softnpu.ops.common.builder import Array
 
-NHWC = 1
+NHWC = TensorFormat.NHWC
 
 
 def features(

@@ -5,7 +5,7 @@ from softnpu.ops.common.numbers import INT8, INT16, INT32, INT64, UINT8, UINT16,
 from softnpu.ops.common.schema import Lower
 
 _SIGNED = (INT8, INT16, INT32, INT64)
-_UNSIGNED = {  # the unsigned type in which a shift is done
+_UNSIGNED: dict[int, int] = {  # the unsigned type in which a shift is done
     **dict.fromkeys((INT8, INT16, INT32, UINT8, UINT16, UINT32), UINT32),
     **dict.fromkeys((INT64, UINT64), UINT64),
 }

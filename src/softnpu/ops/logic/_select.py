@@ -5,7 +5,7 @@ from __future__ import annotations
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.numbers import INT8, INT16, INT32, INT64, UINT16, UINT32
 
-_VIA = {INT8: INT32, INT16: INT32, UINT16: INT32, UINT32: INT64}  # types that engines cannot choose in
+_VIA: dict[int, int] = {INT8: INT32, INT16: INT32, UINT16: INT32, UINT32: INT64}  # types that engines cannot choose in
 
 
 def choose(b: Builder, n: Site, condition: str) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 from softnpu.ops.common.builder import Builder, OpError, Site
 from softnpu.ops.common.numbers import FLOAT, INT8, INT64, UINT8, UINT64
 
-_LIMITS = {INT8: (-128, 127), UINT8: (0, 255)}
+_LIMITS: dict[int, tuple[int, int]] = {INT8: (-128, 127), UINT8: (0, 255)}
 _ROUND = {"round": "Round", "floor": "Floor", "ceil": "Ceil", "ceiling": "Ceil"}
 
 

@@ -1,5 +1,6 @@
 """AscendDequant: int32 sums back to floats, with a scale for all or one per channel."""
 
+from softnpu.base.dtypes import TensorFormat
 from softnpu.ops.common.builder import Builder, Site
 from softnpu.ops.common.numbers import FLOAT
 from softnpu.ops.common.schema import Schema
@@ -11,7 +12,7 @@ SCHEMA = Schema(
     attrs={"sqrt_mode": False, "relu_flag": False, "dtype": 0},
     note="64-bit scales as constants",
 )
-_NHWC = 1
+_NHWC = TensorFormat.NHWC
 
 
 def lower(b: Builder, n: Site) -> str:

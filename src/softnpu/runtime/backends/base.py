@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from softnpu.runtime.queue import Queue
+    from softnpu.runtime.streams.queue import Queue
 
 
 class Backend(ABC):

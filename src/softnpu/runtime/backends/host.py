@@ -7,7 +7,7 @@ import mmap
 import os
 
 from softnpu.runtime.backends.base import Backend
-from softnpu.runtime.queue import Queue
+from softnpu.runtime.streams.queue import Queue
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _mmap = _libc.mmap

@@ -311,7 +311,7 @@ def worker(rows, weights, calls, seed):
 
 def watchman(stop):
     while not stop.wait(0.02):
-        for stream in [stream for device in list(process().devices) for stream in device.streams()]:
+        for stream in [stream for device in list(process().devices) for stream in process().registry.streams(device)]:
             stream.abort()
 
 
@@ -373,7 +373,7 @@ def main():
         levels.append((resident(), len(os.listdir("/proc/self/fd")), threading.active_count()))
     elapsed = time.perf_counter() - start
     stop.set()
-    live = process().memory.live_allocations()
+    live = process().memory.allocator.live_allocations()
     if live:
         FAILURES.append(f"{len(live)} allocations live after finalize, e.g. {live[0].describe()}")
     if len(process().handles):

@@ -21,7 +21,7 @@ import pytest
 import acl
 from acl import _rows
 from softnpu.base.errors import codes
-from softnpu.runtime import foreign
+from softnpu.runtime.memory import foreign
 from tests.paths import ROOT, SOURCE
 
 PAGE = mmap.PAGESIZE

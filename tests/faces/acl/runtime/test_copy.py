@@ -228,7 +228,7 @@ def test_memory_whose_file_was_cut_short_is_an_error(runtime: None, tmp_path: Pa
 def test_foreign_ranges_that_run_into_our_memory_are_cut_there(runtime: None) -> None:
     ptr = device(3 * MIB)
     write(ptr, noise(3 * MIB))
-    start = next(low for low, high, _ in process().atlas.segments if low <= ptr < high)
+    start = next(low for low, high, _ in process().memory.atlas.segments if low <= ptr < high)
     fixed = _libc.mmap(start - PAGE, PAGE, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     if fixed != start - PAGE:  # something else lies there
         unmap_pages(fixed, 1)

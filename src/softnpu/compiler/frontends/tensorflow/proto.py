@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import element_size, numpy_name
+from softnpu.base.dtypes import DType, element_size, numpy_name
 from softnpu.compiler.frontends import check_rank
 from softnpu.graph.ir import Constant, Shape
 from softnpu.graph.wire import Message
@@ -75,12 +75,12 @@ _MAX_FILLED = 1 << 30  # bytes that one value of a file may be spread to
 
 def dtype_of(number: int) -> int:
     """The aclDataType of TensorFlow's DataType; raises ValueError for those that ACL lacks."""
-    found = _DTYPES.get(number - _REF if number > _REF else number)
-    if found is None:
+    dtype = _DTYPES.get(number - _REF if number > _REF else number)
+    if dtype is None:
         raise ValueError(
             f"the TensorFlow data type {number} has no counterpart; use float, half, double, bool or an integer type"
         )
-    return found
+    return dtype
 
 
 def shape_of(shape: dict[str, Any]) -> Shape | None:
@@ -97,7 +97,7 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
     if shape is None or min(shape, default=0) < 0:
         raise ValueError("a constant has unknown dims")
     check_rank(shape)
-    if dtype == 13:
+    if dtype == DType.STRING:
         raise ValueError("strings cannot be computed with")
     count = math.prod(shape)
     size = count * element_size(dtype)
@@ -115,16 +115,16 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
 
 
 def _filled(values: list[Any], dtype: int, count: int) -> np.ndarray[Any, Any]:
-    if dtype in (1, 27):  # the bits of a half stand in an integer
-        given = np.array(values, np.int64).astype(np.uint16)
-    elif dtype in (0, 11):
-        given = np.array(values, numpy_name(dtype))
+    if dtype in (DType.FLOAT16, DType.BF16):  # the bits of a half stand in an integer
+        listed = np.array(values, np.int64).astype(np.uint16)
+    elif dtype in (DType.FLOAT, DType.DOUBLE):
+        listed = np.array(values, numpy_name(dtype))
     else:
-        given = np.array(values, np.uint64 if dtype == 10 else np.int64).astype(numpy_name(dtype))
-    if len(given) == count:
-        return given
-    filled = np.zeros(count, given.dtype)
-    if len(given):
-        filled[: len(given)] = given
-        filled[len(given) :] = given[-1]
+        listed = np.array(values, np.uint64 if dtype == DType.UINT64 else np.int64).astype(numpy_name(dtype))
+    if len(listed) == count:
+        return listed
+    filled = np.zeros(count, listed.dtype)
+    if len(listed):
+        filled[: len(listed)] = listed
+        filled[len(listed) :] = listed[-1]
     return filled

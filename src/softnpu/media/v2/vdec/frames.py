@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from softnpu.media.pixels.picture import Picture
 from softnpu.media.v2.struct import Fields
-from softnpu.runtime.memory import Memory
+from softnpu.runtime.memory.memory import Memory
 
 GOOD, FAILED, NO_PICTURE = 0, 1, 2  # values of frame_flag
 

@@ -9,7 +9,7 @@ from softnpu.media.v2.errors import himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.venc.structs import PACK
 from softnpu.runtime.device import Device
-from softnpu.runtime.memory import Memory
+from softnpu.runtime.memory.memory import Memory
 
 _FRONT = 64  # packets begin inside their allocation: the program cannot free them by mistake
 

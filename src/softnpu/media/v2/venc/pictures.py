@@ -11,7 +11,7 @@ from softnpu.media.pixels.csc import matrix
 from softnpu.media.pixels.formats import NV12, NV21, pixel_format
 from softnpu.media.pixels.picture import Picture, Pixels, Region
 from softnpu.media.v2.struct import Fields
-from softnpu.runtime.memory import Memory
+from softnpu.runtime.memory.memory import Memory
 
 _NO_SIZE = 1 << 40  # a frame has no buffer size; the memory itself is asked
 _BYTE = np.dtype(np.uint8)

@@ -14,7 +14,7 @@ from softnpu.media.v2.errors import failure, himpi_error
 from softnpu.media.v2.struct import Fields
 from softnpu.media.v2.sys.ready import Ready
 from softnpu.runtime.device import Device
-from softnpu.runtime.queue import Queue
+from softnpu.runtime.streams.queue import Queue
 
 MOST_WAITING = 1024
 MOST_RESULTS = 4096

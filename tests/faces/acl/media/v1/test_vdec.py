@@ -38,6 +38,7 @@ from tests.faces.acl.media.v1.video_support import (
     video,
 )  # fmt: skip
 from tests.support import WAIT, Reporter, in_thread, message, ok
+from tests.waiting import eventually, settled
 
 INVALID_PARAM, STALE, NO_CONTEXT, NO_CALLBACK_THREAD = 100000, 107000, 107002, 107015
 SIZE_INVALID, DECODE_FAIL, BITSTREAM, IMAGE_FORMAT, NO_PICTURE, FRAME_BUFFER = (
@@ -122,9 +123,7 @@ def test_at_once() -> None:
     with Vdec(H265, out_mode=1) as vdec:
         for index, data in enumerate(packets):
             ok(vdec.send(data, BYTES, index))
-            deadline = time.monotonic() + WAIT
-            while len(vdec.results) <= index and time.monotonic() < deadline:
-                time.sleep(0.002)
+            assert eventually(lambda wanted=index + 1: len(vdec.results) >= wanted)
             assert [result.user_data for result in vdec.results] == list(range(index + 1))
 
 
@@ -350,7 +349,7 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     with Vdec(out_pic_width=128, out_pic_height=128) as vdec:
         ok(vdec.send(data, BYTES))
         vdec.end()
-        monkeypatch.setattr(process().memory, "strict", True)
+        monkeypatch.setattr(process().memory.addresses, "strict", True)
         ok(vdec.send(data, BYTES))
     assert [result.code for result in vdec.results] == [0, FRAME_BUFFER]
 
@@ -409,9 +408,7 @@ def test_the_callback_sends_the_next() -> None:
 
         vdec.hook = more
         more(None)
-        deadline = time.monotonic() + WAIT
-        while len(vdec.results) < len(packets) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: len(vdec.results) >= len(packets))
     assert [result.pixels for result in vdec.results] == [
         picture.tobytes() for _, picture in reference("hevc", packets)
     ]
@@ -464,9 +461,7 @@ def test_destroyed_inside_its_own_callback() -> None:
         if vdec.send(data, BYTES):
             break
         sent += 1
-    deadline = time.monotonic() + WAIT
-    while len(answers) < 2 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    assert eventually(lambda: len(answers) >= 2)
     assert answers == [1, 0]
     assert len(vdec.results) == sent
     ok(acl.media.vdec_destroy_channel_desc(vdec.desc))
@@ -596,8 +591,7 @@ def test_memory_stays_flat() -> None:
                 ok(vdec.send(data, BYTES))
         used.append(process().devices[0].used)
         handles.append(len(process().handles))
-        time.sleep(0.05)
-        threads.append(threading.active_count())
+        threads.append(settled(threading.active_count))
     assert len(set(used)) == 1
     assert len(set(handles[1:])) == 1
     assert max(threads) - min(threads) <= 1

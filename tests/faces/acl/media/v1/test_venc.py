@@ -29,6 +29,7 @@ from tests.faces.acl.media.v1.video_support import (
     upload,
 )
 from tests.support import WAIT, Reporter, in_thread, message, ok
+from tests.waiting import eventually, settled
 
 INVALID_PARAM, STALE, NO_CONTEXT, NO_CALLBACK_THREAD = 100000, 107000, 107002, 107015
 WIDTH, HEIGHT = 176, 144
@@ -178,7 +179,7 @@ def test_a_callback_that_frees_what_is_not_its_own(strict: bool, monkeypatch: py
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     codes: list[tuple[int, int]] = []
     with Venc(WIDTH, HEIGHT) as venc:
-        monkeypatch.setattr(process().memory, "strict", strict)
+        monkeypatch.setattr(process().memory.addresses, "strict", strict)
 
         def spoil(_picture: int, stream: int, _data: Any) -> None:
             address, size = acl.media.dvpp_get_stream_desc_data(stream), acl.media.dvpp_get_stream_desc_size(stream)
@@ -218,7 +219,7 @@ def test_no_memory_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
         ok(venc.send(picture))
         venc.end()
         memory = process().memory
-        monkeypatch.setattr(memory, "check_room", lambda device, padded, asked: (_ for _ in ()).throw(memory._full(device, padded, 0)))  # fmt: skip
+        monkeypatch.setattr(memory.allocator, "check_room", lambda device, padded, asked: (_ for _ in ()).throw(memory.allocator._full(device, padded, 0)))  # fmt: skip
         ok(venc.send(picture))
     assert venc.codes == [0, 1]
     assert venc.outputs[1][1] == 0
@@ -233,8 +234,7 @@ def test_memory_stays_flat() -> None:
                 ok(venc.send(picture))
         used.append(process().devices[0].used)
         handles.append(len(process().handles))
-        time.sleep(0.05)
-        threads.append(threading.active_count())
+        threads.append(settled(threading.active_count))
     assert len(set(used)) == len(set(handles)) == 1
     assert max(threads) - min(threads) <= 1
 
@@ -263,9 +263,7 @@ def test_the_callback_sends_the_next() -> None:
 
         venc.hook = more
         ok(venc.send(picture, 30))
-        deadline = time.monotonic() + WAIT
-        while len(venc.seen) < 31 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        assert eventually(lambda: len(venc.seen) >= 31)
     assert [data for _, data in venc.seen] == list(range(30, -1, -1))
 
 
@@ -399,7 +397,7 @@ def test_misuse() -> None:
 
 def test_strict_mode_knows_the_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     desc = acl.media.venc_create_channel_desc()
-    monkeypatch.setattr(process().memory, "strict", True)
+    monkeypatch.setattr(process().memory.addresses, "strict", True)
     assert acl.media.venc_create_channel(desc) == 200001, "the Ascend910B has no video encoder"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,7 +45,8 @@ from tests.faces.acl.media.v2.support import (
     put,
     region,
 )
-from tests.support import WAIT, message, ok
+from tests.support import message, ok
+from tests.waiting import eventually
 
 P, B, NEW = "Ascend310P3", "Ascend310B1", "Ascend910B3"
 Answer = int
@@ -315,8 +315,6 @@ def test_the_time_of_the_latest_decoded_frame(himpi: None) -> None:
     flush(0)
     ok(acl.himpi.vdec_stop_recv_stream(0))
     first = Got(0)
-    deadline = time.monotonic() + WAIT
-    while ok(acl.himpi.vdec_query_status(0))["dec_stream_frames"] < 3 and time.monotonic() < deadline:
-        time.sleep(0.002)
+    assert eventually(lambda: ok(acl.himpi.vdec_query_status(0))["dec_stream_frames"] >= 3)
     assert (first.pts, ok(acl.himpi.vdec_query_status(0))["latest_frame_pts"]) == (7, 8)
     ok(acl.himpi.vdec_destroy_chn(0))

@@ -7,7 +7,6 @@ import select
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +35,7 @@ from tests.faces.acl.media.v2.support import (
     planes,
 )
 from tests.support import in_thread, message, ok
+from tests.waiting import eventually
 
 ADD, MOD, DEL = 1, 2, 3
 IN, OUT, ET = 1, 2, 0x80000000
@@ -133,10 +133,7 @@ def test_no_thread_is_lost(himpi: None) -> None:
         ok(acl.himpi.vpc_create_chn(0, {}))
         done(0, acl.himpi.vpc_convert_color(0, src, out, FOREVER))
         ok(acl.himpi.vpc_destroy_chn(0))
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    assert eventually(lambda: threading.active_count() <= before)
 
 
 def test_a_process_that_ends_in_the_middle(tmp_path: Any) -> None:

@@ -1,0 +1,1 @@
+"""Single operators: acl.op and acl.blas."""

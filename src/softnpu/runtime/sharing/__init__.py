@@ -1,0 +1,1 @@
+"""Memory and notifies between processes, and addresses with memory mapped in."""

@@ -1,0 +1,1 @@
+"""Streams: ordered work, and what can be waited for."""
