@@ -9,13 +9,14 @@ MEDIA  := $(VENV)/.installed-media
 OCR    := $(VENV)/.installed-ocr
 TORCH  := $(VENV)/.installed-torch
 
-.PHONY: help setup demo test test-all check format bench docs clean
+.PHONY: help setup demo test test-all check check-torch format bench docs clean
 help:
 	@echo "make demo      see it work (seconds; no compiler, no torch)"
 	@echo "make test      check and test everything quick enough for every commit"
 	@echo "make test-all  the same with the long tail"
 	@echo "make check     lint, types, import contract, generated files"
 	@echo "make format    write what check would complain about"
+	@echo "make check-torch  types and import contract of torch_npu and apex"
 	@echo "make bench     measure against the peers in the same run"
 	@echo "make docs      write the generated tables, stubs and pages"
 	@echo "make setup     only create .venv and install"
@@ -61,6 +62,7 @@ demo: $(OCR)
 
 CPP := $(wildcard native/torch/csrc/*/*.cpp native/torch/csrc/*/*.h)
 
+# What needs no torch: it says the same before torch is installed and after.
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -74,12 +76,17 @@ format: $(STAMP)
 	$(BIN)/ruff format -q .
 	$(BIN)/clang-format -i $(CPP)
 
+# Types and imports of the torch wing (native/torch), with the same strictness; torch's own types must be there.
+check-torch: $(TORCH)
+	$(BIN)/mypy --config-file native/torch/mypy.ini
+	$(BIN)/lint-imports --config native/torch/.importlinter --no-cache
+
 # The tests of torch run in a process of their own: torch keeps device memory that other tests would sweep away.
-test: check $(TORCH)
+test: check check-torch $(TORCH)
 	$(PY) -m pytest -m "not slow" tests/torch
 	$(PY) -m pytest -m "not slow" --ignore=tests/torch
 
-test-all: check $(TORCH)
+test-all: check check-torch $(TORCH)
 	$(PY) -m pytest tests/torch
 	$(PY) -m pytest --ignore=tests/torch
 

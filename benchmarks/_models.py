@@ -32,10 +32,10 @@ _kept: list[Any] = []
 
 def ocr(name: str) -> Path | None:
     """A model of the package rapidocr_onnxruntime, if it is installed."""
-    found = importlib.util.find_spec("rapidocr_onnxruntime")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("rapidocr_onnxruntime")
+    if spec is None or spec.origin is None:
         return None
-    return next((Path(found.origin).parent / "models").glob(f"*{name}*.onnx"), None)
+    return next((Path(spec.origin).parent / "models").glob(f"*{name}*.onnx"), None)
 
 
 def resnet50(batch: int) -> Path:
@@ -93,17 +93,17 @@ class Client:
         acl.mdl.destroy_desc(desc)
 
     def _buffers(self, desc: int, count: int, size_of: Any) -> tuple[int, list[tuple[int, int]]]:
-        dataset, found = acl.mdl.create_dataset(), []
+        dataset, buffers = acl.mdl.create_dataset(), []
         for index in range(count):
             size = size_of(desc, index)
             pointer, _ = acl.rt.malloc(size, 0)
             acl.mdl.add_dataset_buffer(dataset, acl.create_data_buffer(pointer, size))
-            found.append((pointer, size))
-        return dataset, found
+            buffers.append((pointer, size))
+        return dataset, buffers
 
     def bind(self, *arrays: np.ndarray[Any, Any]) -> Any:
         """A function that does everything from host arrays to host results."""
-        pointers = [acl.util.numpy_contiguous_to_ptr(np.ascontiguousarray(one)) for one in arrays]
+        pointers = [acl.util.numpy_contiguous_to_ptr(np.ascontiguousarray(array)) for array in arrays]
 
         def run() -> None:
             for (pointer, _), (device, size) in zip(pointers, self._in, strict=True):

@@ -26,15 +26,15 @@ def _per_call(function, items) -> float:
 def _round(live: list[int], rng: random.Random) -> tuple[float, float, float]:
     chosen = [pointer + rng.randrange(32) for pointer in rng.sample(live, SAMPLE)]
     look = _per_call(acl.rt.pointer_get_attributes, chosen)
-    made: list[int] = []
+    allocated: list[int] = []
     allocate = _per_call(
-        lambda size: made.append(acl.rt.malloc(size, 0)[0]), [rng.randrange(1, 100) for _ in range(SAMPLE)]
+        lambda size: allocated.append(acl.rt.malloc(size, 0)[0]), [rng.randrange(1, 100) for _ in range(SAMPLE)]
     )
-    places = rng.sample(range(len(live)), SAMPLE)
-    victims = [live[place] for place in places]
+    indices = rng.sample(range(len(live)), SAMPLE)
+    victims = [live[index] for index in indices]
     free = _per_call(acl.rt.free, victims)
-    for place, pointer in zip(places, made, strict=True):
-        live[place] = pointer
+    for index, pointer in zip(indices, allocated, strict=True):
+        live[index] = pointer
     return allocate, free, look
 
 

@@ -189,13 +189,13 @@ def _rate(chain: Any, value: Any, count: int) -> float:
 
 def _rates(chains: dict[str, Any], value: Any, counts: dict[str, int]) -> dict[str, float]:
     """In turns, medians; the first round only warms up."""
-    found: dict[str, list[float]] = {name: [] for name in chains}
+    by_chain: dict[str, list[float]] = {name: [] for name in chains}
     for turn in range(ROUNDS + 1):
         for name, chain in chains.items():
             rate = _rate(chain, value, counts[name])
             if turn:
-                found[name].append(rate)
-    return {name: statistics.median(rates) for name, rates in found.items()}
+                by_chain[name].append(rate)
+    return {name: statistics.median(rates) for name, rates in by_chain.items()}
 
 
 def _has_ray() -> bool:
@@ -225,18 +225,18 @@ def _large() -> list[Result]:
     value = np.random.default_rng(1).integers(0, 255, LARGE, dtype=np.uint8)
     makers = {"ours": Flow, "queue": Queues, "bare": lambda: Bare(LARGE)}
     counts = {"ours": LARGE_COUNT, "queue": LARGE_COUNT // 5, "bare": LARGE_COUNT}
-    found = []
+    rounds = []
     for names in (list(makers), list(makers)[::-1]):
         chains: dict[str, Any] = {}
         try:
             for name in names:
                 chains[name] = makers[name]()
                 _rate(chains[name], value, counts[name])  # takes its memory
-            found.append(_rates(chains, value, counts))
+            rounds.append(_rates(chains, value, counts))
         finally:
             for chain in chains.values():
                 chain.close()
-    rates = {name: statistics.fmean(each[name] for each in found) for name in makers}
+    rates = {name: statistics.fmean(each[name] for each in rounds) for name in makers}
     return [
         _row("6 MB frames through 3 nodes, multiprocessing.Queue", rates["ours"], rates["queue"], 10.0),
         _row("6 MB frames through 3 nodes, bare shared memory", rates["ours"], rates["bare"], 1 / 1.3),

@@ -27,9 +27,9 @@ ROWS = (
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def results() -> list[Result]:
@@ -41,9 +41,9 @@ def results() -> list[Result]:
         subprocess.Popen(command, env=dict(base, RANK=str(rank)), stdout=subprocess.PIPE, text=True)
         for rank in range(RANKS)
     ]
-    texts = [one.communicate(timeout=600)[0] for one in ranks]
-    if any(one.returncode for one in ranks):
-        raise RuntimeError(f"a rank of the measurement failed: {[one.returncode for one in ranks]}")
+    texts = [rank.communicate(timeout=600)[0] for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        raise RuntimeError(f"a rank of the measurement failed: {[rank.returncode for rank in ranks]}")
     measured = json.loads(texts[0].splitlines()[-1])
     rows = []
     for title, key, _, wish in ROWS:

@@ -64,8 +64,8 @@ def _compare(name: str, model: Path) -> list[Result]:
     for _ in range(ROUNDS):  # in turns, each in a process of its own
         ours.append(_once(_OURS, om))
         peer.append(_once(_PEER, model))
-    seconds = [statistics.median(one[0] for one in many) for many in (ours, peer)]
-    memory = [statistics.median(one[1] for one in many) / 1024 for many in (ours, peer)]
+    seconds = [statistics.median(sample[0] for sample in many) for many in (ours, peer)]
+    memory = [statistics.median(sample[1] for sample in many) / 1024 for many in (ours, peer)]
     return [
         Result(f"load {name}", f"{seconds[0] * 1e3:.0f} ms", f"onnxruntime {seconds[1] * 1e3:.0f} ms", f"{seconds[0] / seconds[1]:.2f}", "≤ 1", seconds[0] <= seconds[1]),
         Result(f"peak memory of {name}", f"{memory[0]:.0f} MiB", f"onnxruntime {memory[1]:.0f} MiB", f"{memory[0] / memory[1]:.2f}", "≤ 1.15", memory[0] <= 1.15 * memory[1]),

@@ -20,13 +20,13 @@ import acl
 Array = np.ndarray[Any, Any]
 
 
-def _row(name: str, ours: float, peer: float, word: str, wish: float, unit: float = 1e3) -> Result:
+def _row(name: str, ours: float, peer: float, peer_name: str, wish: float, unit: float = 1e3) -> Result:
     ratio = peer / ours
     shown = "ms" if unit == 1e3 else "µs"
     return Result(
         name,
         f"{ours * unit:.2f} {shown}",
-        f"{word} {peer * unit:.2f} {shown}",
+        f"{peer_name} {peer * unit:.2f} {shown}",
         f"{ratio:.2f}",
         f"≥ {wish}",
         ratio >= wish,
@@ -48,8 +48,8 @@ def _jpeg_to_nv12(dvpp: Dvpp) -> list[Result]:
         "OpenCV to BGR": lambda: cv2.imdecode(array, cv2.IMREAD_COLOR),
     }
     times = interleaved(lambda: dvpp.decode(address, len(data), out), *peers.values(), rounds=15)
-    word, best = min(zip(peers, times[1:], strict=True), key=lambda pair: pair[1])
-    return [_row("JPEG 1080p → NV12 in device memory", times[0], best, f"fastest: {word}", 0.95)]
+    peer, best = min(zip(peers, times[1:], strict=True), key=lambda pair: pair[1])
+    return [_row("JPEG 1080p → NV12 in device memory", times[0], best, f"fastest: {peer}", 0.95)]
 
 
 def _jpeg_to_tensor(dvpp: Dvpp) -> list[Result]:
@@ -125,12 +125,12 @@ def _channels(places: list[tuple[int, int]], kind: int, context: int, alone: flo
     """Four channels at once, each with the whole stream."""
     pictures = [[Picture(1920, 1080) for _ in range(16)] for _ in range(4)]
 
-    def one(number: int) -> None:
+    def decode(number: int) -> None:
         ok(acl.rt.set_context(context))
         _whole_stream(20 + number, kind, context, places, pictures[number])
 
     def four() -> None:
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+        threads = [threading.Thread(target=decode, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -54,17 +54,17 @@ def _compare(name: str, model: Path, feeds: Feeds, *options: str) -> list[Result
     rows = []
     wishes = {"onnxruntime": 0.98, "openvino": 0.97}
     best = min(times[1:])
-    for word, seconds in zip(peers, times[1:], strict=True):
+    for peer, seconds in zip(peers, times[1:], strict=True):
         ratio = seconds / times[0]
-        counts = word == "onnxruntime" or seconds == best
+        counts = peer == "onnxruntime" or seconds == best
         rows.append(
             Result(
                 f"{name}",
                 f"{times[0] * 1e3:.2f} ms",
-                f"{word} {seconds * 1e3:.2f} ms",
+                f"{peer} {seconds * 1e3:.2f} ms",
                 f"{ratio:.3f}",
-                f"≥ {wishes[word]}" if counts else "–",
-                ratio >= wishes[word] or not counts,
+                f"≥ {wishes[peer]}" if counts else "–",
+                ratio >= wishes[peer] or not counts,
             )
         )
     client.close()

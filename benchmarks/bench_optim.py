@@ -37,10 +37,10 @@ AGAINST_ADAM: dict[str, Make] = {  # torch has no plain form of these
 
 def _params() -> list[torch.nn.Parameter]:
     torch.manual_seed(0)
-    found = [torch.nn.Parameter(torch.randn(SHAPES[i % len(SHAPES)]).npu()) for i in range(COUNT)]
-    for one in found:
-        one.grad = torch.randn_like(one)
-    return found
+    params = [torch.nn.Parameter(torch.randn(SHAPES[i % len(SHAPES)]).npu()) for i in range(COUNT)]
+    for param in params:
+        param.grad = torch.randn_like(param)
+    return params
 
 
 def _compare(name: str, ours: Make, theirs: Make, peer_name: str) -> Result:

@@ -43,7 +43,7 @@ print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 def _step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Callable[[], None]:
     """A training step on the device of the model."""
     device = next(model.parameters()).device
-    inputs, targets = (one.to(device) for one in batch)
+    inputs, targets = (tensor.to(device) for tensor in batch)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def run() -> None:
@@ -78,13 +78,15 @@ def _models() -> list[Result]:
     rows = []
     pairs = [(copy.deepcopy(resnet).npu(), resnet), (copy.deepcopy(bert).npu(), bert)]
     batch = networks.pictures(16, 224, 1000)()
-    rows.append(_compare("ResNet-50 training step, batch 16", *(_step(one, batch) for one in pairs[0]), rounds=5))
+    rows.append(_compare("ResNet-50 training step, batch 16", *(_step(model, batch) for model in pairs[0]), rounds=5))
     for count in (1, 8):
         images = batch[0][:count]
-        both = (_infer(one.eval(), images) for one in pairs[0])
+        both = (_infer(model.eval(), images) for model in pairs[0])
         rows.append(_compare(f"ResNet-50 inference, batch {count}", *both, rounds=15 if count == 1 else 9))
     sentences = networks.words(8, 128, 30522, 2)()
-    rows.append(_compare("BERT-base training step, 8 x 128", *(_step(one, sentences) for one in pairs[1]), rounds=5))
+    rows.append(
+        _compare("BERT-base training step, 8 x 128", *(_step(model, sentences) for model in pairs[1]), rounds=5)
+    )
     return rows
 
 
@@ -133,15 +135,15 @@ def _calls() -> list[Result]:
 def _peak(model: str, batch: str) -> Result:
     """Peak resident memory of two training steps, each device in its own process. VmHWM begins anew with the program, which
     getrusage's number does not: it holds what the parent had when it forked."""
-    found = {}
+    peaks = {}
     for device in ("npu", "cpu"):
         code = _PEAK.format(folder=str(ROOT / "tests" / "torch"), device=device, model=model, batch=batch)
-        found[device] = int(_python(code)) / 1024
-    more = found["npu"] / found["cpu"] - 1
+        peaks[device] = int(_python(code)) / 1024
+    more = peaks["npu"] / peaks["cpu"] - 1
     return Result(
         f"peak memory, {model} training",
-        f"{found['npu']:.0f} MiB",
-        f"cpu {found['cpu']:.0f} MiB",
+        f"{peaks['npu']:.0f} MiB",
+        f"cpu {peaks['cpu']:.0f} MiB",
         f"{more:+.1%}",
         "≤ 3 % more",
         more <= 0.03,
@@ -168,8 +170,8 @@ def _import() -> Result:
 
 def _python(code: str) -> str:
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONWARNINGS": "ignore"}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return found.stdout.strip().splitlines()[-1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.strip().splitlines()[-1]
 
 
 def results() -> list[Result]:

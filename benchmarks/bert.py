@@ -67,7 +67,7 @@ def write(path: Path, layers: int = 12, sequence: int = 128) -> None:
         x = norm(op("Add", dense(gelu, f"{name}.down", INNER, HIDDEN), x), f"{name}.n2")
     first = op("Gather", x, const("zero", 0, "int64"), axis=1)
     pooled = op("Tanh", op("Gemm", first, weight("pool.w", HIDDEN, HIDDEN), weight("pool.b", HIDDEN)))
-    inputs = [helper.make_tensor_value_info(one, TensorProto.INT64, [1, sequence]) for one in (ids, mask, kinds)]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [1, sequence]) for name in (ids, mask, kinds)]
     outputs = [
         helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, sequence, HIDDEN]),
         helper.make_tensor_value_info(pooled, TensorProto.FLOAT, [1, HIDDEN]),

@@ -102,9 +102,9 @@ class Model:
         check(acl.mdl.destroy_desc(self.desc))
 
 
-def compare(word: str, ours: np.ndarray, theirs: np.ndarray, tolerance: float = 1e-4) -> None:
+def compare(what: str, ours: np.ndarray, theirs: np.ndarray, tolerance: float = 1e-4) -> None:
     """Print how far two results are from each other, and stop when that is too far."""
     error = float(np.abs(ours - theirs).max())
-    print(f"{word}: largest difference from onnxruntime {error:.2g}")
+    print(f"{what}: largest difference from onnxruntime {error:.2g}")
     if not error <= tolerance * max(1e-2, float(np.abs(theirs).max())):
-        sys.exit(f"{word}: the difference is larger than {tolerance}")
+        sys.exit(f"{what}: the difference is larger than {tolerance}")

@@ -33,7 +33,7 @@ def set_dynamic_aipp(model: Model, inputs: Dataset, left: int, top: int, scale: 
     settings = acl.mdl.create_aipp(batch_number)
     check(acl.mdl.set_aipp_src_image_size(settings, WIDTH, HEIGHT))
     check(acl.mdl.set_aipp_input_format(settings, ACL_YUV420SP_U8))
-    check(acl.mdl.set_aipp_csc_params(settings, 1, *(one for row in MATRIX for one in row), 0, 0, 0, 0, 128, 128))
+    check(acl.mdl.set_aipp_csc_params(settings, 1, *(factor for row in MATRIX for factor in row), 0, 0, 0, 0, 128, 128))
     check(acl.mdl.set_aipp_rbuv_swap_switch(settings, 0))
     check(acl.mdl.set_aipp_dtc_pixel_mean(settings, 128, 128, 128, 0, 0))
     check(acl.mdl.set_aipp_dtc_pixel_min(settings, 0.0, 0.0, 0.0, 0.0, 0))

@@ -124,11 +124,9 @@ def convert(model: Path, output: Path, *options: str) -> Path:
 def atc(folder: Path, *words: str) -> Path:
     """Run the command `atc` in a folder."""
     print("$ atc", " ".join(words), flush=True)
-    found = subprocess.run(
-        [sys.executable, "-m", "softnpu.cli.atc", *words], cwd=folder, capture_output=True, text=True
-    )
-    if found.returncode:
-        sys.exit(found.stdout + found.stderr)
+    done = subprocess.run([sys.executable, "-m", "softnpu.cli.atc", *words], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
     return folder
 
 
@@ -168,5 +166,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer; 64 is the real ResNet-50")
-    given = parser.parse_args()
-    lay_out(given.folder, given.width)
+    args = parser.parse_args()
+    lay_out(args.folder, args.width)

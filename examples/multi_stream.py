@@ -73,12 +73,15 @@ def main() -> None:
         text = f"--input_shape=data:1,3,{SIDE},{SIDE}"
         oms = [models.convert(original, original.with_suffix(""), text) for original in originals]
         wanted = [models.reference(original, data=image) for original in originals]
-        shapes = [one.shape for one in wanted]
+        shapes = [array.shape for array in wanted]
         with device():
-            found = {"one thread": one_thread(oms, image, shapes), "two threads": two_threads(oms, image, shapes)}
-    for word, results in found.items():
+            results_by_way = {
+                "one thread": one_thread(oms, image, shapes),
+                "two threads": two_threads(oms, image, shapes),
+            }
+    for way, results in results_by_way.items():
         for number, (ours, theirs) in enumerate(zip(results, wanted, strict=True)):
-            compare(f"{word}, model {number + 1}", ours, theirs)
+            compare(f"{way}, model {number + 1}", ours, theirs)
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ def characters(model: Path) -> list[str]:
     """The characters that the reader knows, from the metadata of its file; 0 is the blank, a space comes last."""
     entry = Message("StringStringEntryProto").add(key=(1, "string"), value=(2, "string"))
     message = decode(Message("ModelProto").add(metadata_props=(14, entry, True)), model.read_bytes())
-    found = {one["key"]: one["value"] for one in message.get("metadata_props", ())}
-    return ["", *found["character"].splitlines(), " "]
+    properties = {entry["key"]: entry["value"] for entry in message.get("metadata_props", ())}
+    return ["", *properties["character"].splitlines(), " "]
 
 
 def draw() -> np.ndarray:
@@ -152,14 +152,14 @@ class Detector:
 
 def find_boxes(share: np.ndarray) -> list[tuple[int, int, int, int]]:
     """Boxes (left, top, right, bottom) around what is probably text, grown again by what the model shrank them."""
-    found = []
+    boxes = []
     for left, top, right, bottom in components(share > THRESHOLD):
         width, height = right - left, bottom - top
         if min(width, height) < 3 or share[top:bottom, left:right].mean() < BOX_THRESHOLD:
             continue
         grow = round(width * height * UNCLIP / (2 * (width + height)))
-        found.append((max(left - grow, 0), max(top - grow, 0), min(right + grow, WIDTH), min(bottom + grow, HEIGHT)))
-    return sorted(found, key=lambda box: (box[1] + box[3], box[0]))
+        boxes.append((max(left - grow, 0), max(top - grow, 0), min(right + grow, WIDTH), min(bottom + grow, HEIGHT)))
+    return sorted(boxes, key=lambda box: (box[1] + box[3], box[0]))
 
 
 def components(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
@@ -189,8 +189,8 @@ def components(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
     return [(box[0], box[1], box[2], box[3]) for box in boxes.values()]
 
 
-def _join(one: list[int], other: list[int]) -> list[int]:
-    return [min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])]
+def _join(box: list[int], other: list[int]) -> list[int]:
+    return [min(box[0], other[0]), min(box[1], other[1]), max(box[2], other[2]), max(box[3], other[3])]
 
 
 # ---- reading lines ---------------------------------------------------------------------------------------------------
@@ -282,14 +282,14 @@ def demo(run: Callable, words: str) -> int:
     """Run a demo; the exit status is 0 when everything was read exactly."""
     parser = argparse.ArgumentParser(description=words.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("ocr_demo.png"), help="where the picture with boxes goes")
-    given = parser.parse_args()
+    args = parser.parse_args()
     clock = Clock()
     with tempfile.TemporaryDirectory(prefix="softnpu-ocr-") as folder:
         image, boxes, texts = run(Path(folder), clock)
-    save(given.output, image, boxes)
+    save(args.output, image, boxes)
     exact = report(texts)
     clock.show()
-    print(f"The picture with the boxes is {given.output}.")
+    print(f"The picture with the boxes is {args.output}.")
     print("Every line was read exactly as it was drawn." if exact else "Not every line was read as it was drawn.")
     return 0 if exact else 1
 

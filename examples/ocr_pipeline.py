@@ -87,11 +87,11 @@ class MediaReader(Reader):
         check(acl.rt.memset(paper.address, paper.size, GREY, paper.size))
         with (
             region(left, top, right - left, bottom - top) as line,
-            region(0, 0, min(wanted, gear), LINE_HEIGHT) as place,
+            region(0, 0, min(wanted, gear), LINE_HEIGHT) as target_area,
         ):
             check(
                 acl.media.dvpp_vpc_crop_resize_paste_async(
-                    dvpp.channel, photo.desc, paper.desc, line, place, dvpp.resizing, dvpp.stream
+                    dvpp.channel, photo.desc, paper.desc, line, target_area, dvpp.resizing, dvpp.stream
                 )
             )
             dvpp.wait()

@@ -52,9 +52,9 @@ class Operand:
         """The content."""
         host = check(acl.rt.malloc_host(self.size))
         check(acl.rt.memcpy(host, self.size, self.address, self.size, ACL_MEMCPY_DEVICE_TO_HOST))
-        found = np.frombuffer(acl.util.ptr_to_bytes(host, self.size), np.int32).reshape(SHAPE)
+        numbers = np.frombuffer(acl.util.ptr_to_bytes(host, self.size), np.int32).reshape(SHAPE)
         check(acl.rt.free_host(host))
-        return found
+        return numbers
 
     def release(self) -> None:
         """Give everything back."""
@@ -78,8 +78,8 @@ def main() -> None:
             check(
                 acl.op.execute(
                     "Add",
-                    [one.desc for one in inputs],
-                    [one.buffer for one in inputs],
+                    [operand.desc for operand in inputs],
+                    [operand.buffer for operand in inputs],
                     [output.desc],
                     [output.buffer],
                     attr,
@@ -90,8 +90,8 @@ def main() -> None:
             result = output.read()
             print(f"ACL output:\n{result}")
             acl.op.destroy_attr(attr)
-            for one in (*inputs, output):
-                one.release()
+            for operand in (*inputs, output):
+                operand.release()
             check(acl.rt.destroy_stream(stream))
     assert np.array_equal(result, factor_a + factor_b)
     print("the sums are right")

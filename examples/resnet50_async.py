@@ -33,8 +33,8 @@ class Net:
         self.results: list[tuple[int, np.ndarray]] = []
         self.stopping = threading.Event()
         print("init resource stage success\ndata interaction from host to device")
-        for place in range(memory_pool):
-            number = place % len(images)
+        for slot in range(memory_pool):
+            number = slot % len(images)
             inputs = self.model.inputs()
             inputs.write(0, images[number])
             self.pool.append((number, inputs, self.model.outputs()))
@@ -96,22 +96,22 @@ def main() -> None:
     parser.add_argument("--callback_interval", type=int, default=1, help="runs per callback; 0 for none")
     parser.add_argument("--memory_pool", type=int, default=4, help="datasets; at least as many as runs")
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer; 64 is the real ResNet-50")
-    given = parser.parse_args()
-    if given.memory_pool < given.execute_times:
-        parser.error(f"--memory_pool {given.memory_pool} is smaller than --execute_times {given.execute_times}")
+    args = parser.parse_args()
+    if args.memory_pool < args.execute_times:
+        parser.error(f"--memory_pool {args.memory_pool} is smaller than --execute_times {args.execute_times}")
     images = [preprocess(models.picture(224, 224, seed)) for seed in (1, 2)]
     with work_folder() as folder:
-        onnx_path = models.resnet50(folder / "resnet50.onnx", given.width)
+        onnx_path = models.resnet50(folder / "resnet50.onnx", args.width)
         model_path = models.convert(onnx_path, folder / "resnet50", "--input_shape=actual_input_1:1,3,224,224")
-        print(f"Using device id:{given.device}\nexecute_times:{given.execute_times}")
-        print(f"callback_interval:{given.callback_interval}\nmem_pools:{given.memory_pool}\nmodel path:{model_path}")
+        print(f"Using device id:{args.device}\nexecute_times:{args.execute_times}")
+        print(f"callback_interval:{args.callback_interval}\nmem_pools:{args.memory_pool}\nmodel path:{model_path}")
         wanted = [models.reference(onnx_path, actual_input_1=image)[0] for image in images]
-        with device(given.device) as context:
-            net = Net(context, model_path, images, given.memory_pool)
-            net.forward(given.execute_times, given.callback_interval)
+        with device(args.device) as context:
+            net = Net(context, model_path, images, args.memory_pool)
+            net.forward(args.execute_times, args.callback_interval)
             print("run finish!!!")
             net.release()
-        assert len(net.results) == given.execute_times
+        assert len(net.results) == args.execute_times
         for number, scores in net.results:
             compare(f"picture {number + 1}", scores, wanted[number])
 

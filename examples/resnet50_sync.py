@@ -96,8 +96,8 @@ def print_top_5(scores: np.ndarray) -> None:
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
     print("===== top5 inference results: =====")
-    for place in shares.argsort()[-1:-6:-1]:
-        print(f"[{place}]: {shares[place]:.6f}")
+    for label in shares.argsort()[-1:-6:-1]:
+        print(f"[{label}]: {shares[label]:.6f}")
 
 
 def main() -> None:
@@ -105,12 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer; 64 is the real ResNet-50")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with work_folder() as folder:
-        onnx_path = models.resnet50(folder / "resnet50.onnx", given.width)
+        onnx_path = models.resnet50(folder / "resnet50.onnx", args.width)
         model_path = models.convert(onnx_path, folder / "resnet50", "--input_shape=actual_input_1:1,3,224,224")
-        print(f"Using device id:{given.device}\nmodel path:{model_path}")
-        net = Net(given.device, str(model_path))
+        print(f"Using device id:{args.device}\nmodel path:{model_path}")
+        net = Net(args.device, str(model_path))
         for seed in (1, 2):
             print(f"images: drawn with seed {seed}")
             image = preprocess(models.picture(224, 224, seed))

@@ -158,7 +158,7 @@ def main() -> int:
         f"{BATCHES} batches through three streams: {overlapped:.1f} ms for {busy_ms(working(together)):.1f} ms of work",
         together,
     )
-    console.print(Text.assemble(*((f"{block} {word}   ", colour) for colour, block, word in (*LOOKS.values(), IDLE))))
+    console.print(Text.assemble(*((f"{block} {name}   ", colour) for colour, block, name in (*LOOKS.values(), IDLE))))
     console.print()
     draw(console, f"the same on one stream: {serial:.1f} ms", alone)
     console.print(f"\nAll results equal numpy's. Overlap gained a factor of [bold]{serial / overlapped:.2f}[/].\n")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu import ops
-from softnpu.compiler.frontends.caffe import read
+from softnpu.compiler.frontends.caffe.reader import read
 from softnpu.compiler.lowering.infer import encode_model, infer_node
 from softnpu.compiler.lowering.lower import lower, site_of
 from softnpu.graph.ir import Constant, Graph, Node, Output

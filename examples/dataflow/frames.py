@@ -56,9 +56,9 @@ def scale(image: np.ndarray, side: int) -> np.ndarray:
 
 def _along(image: np.ndarray, new: int, axis: int) -> np.ndarray:
     old = image.shape[axis]
-    place = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    first = np.minimum(place.astype(int), old - 2)
-    share = (place - first).astype(np.float32).reshape([-1 if dim == axis else 1 for dim in range(4)])
+    position = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    first = np.minimum(position.astype(int), old - 2)
+    share = (position - first).astype(np.float32).reshape([-1 if dim == axis else 1 for dim in range(4)])
     return np.take(image, first, axis) * (1 - share) + np.take(image, first + 1, axis) * share
 
 
@@ -67,24 +67,24 @@ def expected(image: np.ndarray) -> np.ndarray:
     return scale(scale(crop(image), SMALL), LARGE)
 
 
-def run(graph: df.FlowGraph, source: df.FlowData, given: argparse.Namespace) -> None:
+def run(graph: df.FlowGraph, source: df.FlowData, args: argparse.Namespace) -> None:
     """Feed all frames, a few ahead of the results, and compare every result with the formula."""
     began = time.perf_counter()
     worst = 0.0
     with graph.watch(stream=sys.stdout):
-        for number in range(given.frames):
+        for number in range(args.frames):
             info = df.FlowInfo(start_time=number * MICROSECONDS_PER_FRAME)
             info.set_user_data(f"frame {number}".encode())
             check(graph.feed_data({source: frame(number)}, info, TIMEOUT_MS), "feed_data")
             if number >= IN_FLIGHT:
                 worst = max(worst, take(graph, number - IN_FLIGHT))
-        for number in range(max(given.frames - IN_FLIGHT, 0), given.frames):
+        for number in range(max(args.frames - IN_FLIGHT, 0), args.frames):
             worst = max(worst, take(graph, number))
     seconds = time.perf_counter() - began
-    print(f"{given.frames} frames in {seconds:.2f} s, up to {IN_FLIGHT + 1} in flight, engine {given.engine}")
+    print(f"{args.frames} frames in {seconds:.2f} s, up to {IN_FLIGHT + 1} in flight, engine {args.engine}")
     print(f"largest difference from the formula: {worst:.2g}")
-    graph.visualize(given.picture)
-    print(f"The drawing of the graph with its numbers is {given.picture}.")
+    graph.visualize(args.picture)
+    print(f"The drawing of the graph with its numbers is {args.picture}.")
     if not worst < 1e-5:
         sys.exit("the difference is too large")
 

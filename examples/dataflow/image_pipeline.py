@@ -21,9 +21,9 @@ import dataflow as df
 @df.pyflow
 def preprocess(image: df.Tensor) -> df.Tensor:
     """The middle of a frame, written where the next node reads it."""
-    made = df.alloc_tensor([1, 3, CROP, CROP], df.DT_FLOAT)
-    made.numpy()[:] = crop(image.numpy())
-    return made
+    tensor = df.alloc_tensor([1, 3, CROP, CROP], df.DT_FLOAT)
+    tensor.numpy()[:] = crop(image.numpy())
+    return tensor
 
 
 @df.pyflow
@@ -59,8 +59,8 @@ def save(path: Path, nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto
 
 def main() -> None:
     """Build the graph and send frames through it."""
-    given = arguments(__doc__)
-    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": given.engine})
+    args = arguments(__doc__)
+    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": args.engine})
     with tempfile.TemporaryDirectory(prefix="softnpu-flow-") as folder:
         model1 = df.GraphProcessPoint(df.Framework.ONNX, str(scaling_model(Path(folder, "model1.onnx"))))
         model2 = df.GraphProcessPoint(df.Framework.ONNX, str(normalising_model(Path(folder, "model2.onnx"))))
@@ -69,7 +69,7 @@ def main() -> None:
         scaled = model1.fnode(1, 1, name="model1")(cropped)
         normalised = model2.fnode(1, 1, name="model2")(scaled)
         graph = df.FlowGraph([postprocess.fnode()(normalised)])
-        run(graph, image, given)
+        run(graph, image, args)
     df.finalize()
 
 

@@ -50,14 +50,14 @@ def main() -> None:
     """Build the graph and send frames through it."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="2: the first model becomes a graph")
-    given = arguments(__doc__, parser)
-    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": given.engine})
+    args = arguments(__doc__, parser)
+    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": args.engine})
     shape = df.TensorDesc(dtype=df.DT_FLOAT, shape=[1, 3, CROP, CROP])
-    model = df.npu_model(optimize_level=given.level, input_descs=[shape])(Scale)
+    model = df.npu_model(optimize_level=args.level, input_descs=[shape])(Scale)
     image = df.FlowData(name="image")
     scaled = model.fnode()(preprocess.fnode()(image))
     normalised = Normalise.fnode(MEAN, std=STD)(scaled)
-    run(df.FlowGraph([postprocess.fnode()(normalised)]), image, given)
+    run(df.FlowGraph([postprocess.fnode()(normalised)]), image, args)
     df.finalize()
 
 

@@ -75,10 +75,10 @@ class Decode:
         acl_process.enter()
         photo = self.dvpp.decode(jpeg)
         small = self.dvpp.resize(photo, WIDTH, HEIGHT, RGB888, columns=1)
-        found = Frame(photo.width, photo.height, photo.read()), df.Tensor(small.rows()[None])
+        outputs = Frame(photo.width, photo.height, photo.read()), df.Tensor(small.rows()[None])
         photo.destroy()
         small.destroy()
-        return found
+        return outputs
 
     def __del__(self) -> None:
         acl_process.enter()
@@ -171,10 +171,10 @@ def read_all(folder: Path, photos: list[bytes], output: Path) -> list[list[Line]
 
 def take(graph: df.FlowGraph) -> tuple[str, list[Line]]:
     """The next result: the picture's name and its lines."""
-    found, code = graph.fetch(timeout=TIMEOUT_MS)
+    fetched, code = graph.fetch(timeout=TIMEOUT_MS)
     if code:
         sys.exit(f"fetch gave {code}; the lines above say why")
-    written, lines = found
+    written, lines = fetched
     return written, lines
 
 
@@ -183,24 +183,28 @@ def read_with_acl(folder: Path, photos: list[bytes]) -> list[list[Line]]:
     originals = find_models()
     acl_process.enter()
     detector_path, reader_path = convert(folder, originals)
-    found, reader, dvpp = MediaDetector(detector_path), MediaReader(reader_path, characters(originals / READER)), Dvpp()
+    detector, reader, dvpp = (
+        MediaDetector(detector_path),
+        MediaReader(reader_path, characters(originals / READER)),
+        Dvpp(),
+    )
     results = []
     for jpeg in photos:
         photo = dvpp.decode(jpeg)
-        boxes = found.find(dvpp, photo)
+        boxes = detector.find(dvpp, photo)
         results.append([Line(*reader.read(dvpp, photo, box), box) for box in boxes])
         photo.destroy()
-    for one in (found, reader, dvpp):
-        one.release()
+    for owner in (detector, reader, dvpp):
+        owner.release()
     return results
 
 
 def equal(ours: list[list[Line]], theirs: list[list[Line]]) -> bool:
     """The same texts and boxes; how sure the model is may differ in the last digits, as engines may."""
     return all(
-        [(line.text, line.box) for line in one] == [(line.text, line.box) for line in other]
-        and np.allclose([line.sure for line in one], [line.sure for line in other], atol=1e-3)
-        for one, other in zip(ours, theirs, strict=True)
+        [(line.text, line.box) for line in mine] == [(line.text, line.box) for line in other]
+        and np.allclose([line.sure for line in mine], [line.sure for line in other], atol=1e-3)
+        for mine, other in zip(ours, theirs, strict=True)
     )
 
 
@@ -212,24 +216,22 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=6, help="how many photographs are drawn")
     parser.add_argument("--output", type=Path, default=Path(), help="folder of the pictures with boxes and texts")
     parser.add_argument("--check", action="store_true", help="compare with the acl program")
-    given = parser.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
-    texts = [LINES[number % len(LINES) :] + LINES[: number % len(LINES)] for number in range(given.count)]
-    photos = [path.read_bytes() for path in given.jpegs] or [photograph(lines) for lines in texts]
-    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": given.engine})
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    texts = [LINES[number % len(LINES) :] + LINES[: number % len(LINES)] for number in range(args.count)]
+    photos = [path.read_bytes() for path in args.jpegs] or [photograph(lines) for lines in texts]
+    df.init({"ge.exec.deviceId": "0", "softnpu.flow.engine": args.engine})
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="softnpu-ocr-") as folder:
-        results = read_all(Path(folder), photos, given.output)
+        results = read_all(Path(folder), photos, args.output)
         seconds = time.perf_counter() - began
         df.finalize()
-        same = not given.check or equal(results, read_with_acl(Path(folder), photos))
-    print(
-        f"{len(photos)} photographs in {seconds:.1f} s with the engine {given.engine}, models and processes included."
-    )
-    if given.check:
+        same = not args.check or equal(results, read_with_acl(Path(folder), photos))
+    print(f"{len(photos)} photographs in {seconds:.1f} s with the engine {args.engine}, models and processes included.")
+    if args.check:
         print("The acl program reads the same." if same else "The acl program reads something else.")
-    exact = bool(given.jpegs) or [tuple(line.text for line in lines) for lines in results] == texts
-    if not given.jpegs:
+    exact = bool(args.jpegs) or [tuple(line.text for line in lines) for lines in results] == texts
+    if not args.jpegs:
         print("Every line was read exactly as it was drawn." if exact else "Not every line was read as it was drawn.")
     return 0 if same and exact else 1
 

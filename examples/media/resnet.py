@@ -72,5 +72,5 @@ def print_top_5(scores: np.ndarray) -> None:
     shares = np.exp(scores - scores.max()).ravel()
     shares /= shares.sum()
     print("\n===== top5 inference results: =====")
-    for place in shares.argsort()[-1:-6:-1]:
-        print(f"label:{place} prob: {shares[place]:.6f}")
+    for label in shares.argsort()[-1:-6:-1]:
+        print(f"label:{label} prob: {shares[label]:.6f}")

@@ -88,10 +88,10 @@ def main() -> None:
     """Ten pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer; 64 is the real ResNet-50")
-    given = parser.parse_args()
+    args = parser.parse_args()
     stream = one_frame()
     with work_folder() as folder:
-        original, path = make(folder, given.width)
+        original, path = make(folder, args.width)
         with device() as context:
             vdec = Vdec(context)
             with on_device(stream) as address:

@@ -83,18 +83,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--venc_cnt", type=int, default=16, help="how often")
     parser.add_argument("--output", type=Path, default=Path("output.h265"))
-    given = parser.parse_args()
+    args = parser.parse_args()
     pixels = nv12(WIDTH, HEIGHT)
     with device() as context:
-        venc = Venc(context, given.output)
+        venc = Venc(context, args.output)
         picture = Picture(WIDTH, HEIGHT)
         picture.write(pixels.tobytes())
-        for _ in range(given.venc_cnt):
+        for _ in range(args.venc_cnt):
             venc.send(picture)
         picture.destroy()
         print("[INFO] venc send frame eos")
         venc.finish()
-    check_stream(given.output, given.venc_cnt, pixels)
+    check_stream(args.output, args.venc_cnt, pixels)
 
 
 if __name__ == "__main__":

@@ -46,12 +46,12 @@ def cut(pixels: np.ndarray, left: int, top: int, width: int, height: int, full: 
     return np.concatenate([pixels[top : top + height, left : left + width], chroma])
 
 
-def same(word: str, ours: np.ndarray, theirs: np.ndarray, tolerance: int = 0) -> None:
+def same(what: str, ours: np.ndarray, theirs: np.ndarray, tolerance: int = 0) -> None:
     """Print how far two pictures are from each other, and stop when that is too far."""
     difference = int(np.abs(ours.astype(int) - theirs.astype(int)).max())
-    print(f"{word}: largest difference {difference}")
+    print(f"{what}: largest difference {difference}")
     if difference > tolerance:
-        sys.exit(f"{word}: that is too much")
+        sys.exit(f"{what}: that is too much")
 
 
 def decode_and_scale(dvpp: Dvpp) -> None:
@@ -80,9 +80,11 @@ def crop_and_paste(dvpp: Dvpp) -> None:
     picture, pixels = source()
     target = Picture(2 * SIDE, 2 * SIDE)
     check(acl.rt.memset(target.address, target.size, 0, target.size))
-    with region(LEFT, TOP, SIDE, SIDE) as area, region(64, 32, SIDE, SIDE) as place:
+    with region(LEFT, TOP, SIDE, SIDE) as area, region(64, 32, SIDE, SIDE) as target_area:
         check(
-            acl.media.dvpp_vpc_crop_and_paste_async(dvpp.channel, picture.desc, target.desc, area, place, dvpp.stream)
+            acl.media.dvpp_vpc_crop_and_paste_async(
+                dvpp.channel, picture.desc, target.desc, area, target_area, dvpp.stream
+            )
         )
         dvpp.wait()
     expected = np.zeros((3 * SIDE, 2 * SIDE), np.uint8)
@@ -170,10 +172,10 @@ def main() -> None:
     """All types, or the one asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dvpp_type", type=int, choices=range(len(TYPES)), action="append")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with device():
         dvpp = Dvpp()
-        for number in given.dvpp_type or range(len(TYPES)):
+        for number in args.dvpp_type or range(len(TYPES)):
             print(f"dvpp type:{number}")
             TYPES[number](dvpp)
         dvpp.release()

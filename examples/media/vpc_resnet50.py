@@ -24,9 +24,9 @@ def main() -> None:
     """Two pictures, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer; 64 is the real ResNet-50")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with work_folder() as folder:
-        original, path = make(folder, given.width)
+        original, path = make(folder, args.width)
         with device():
             dvpp, classifier = Dvpp(), Classifier(path)
             for seed in (1, 2):

@@ -63,20 +63,20 @@ class ChipFormats(TorchDispatchMode):
         self.copies = self.free = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        given = list(args)
-        if func is aten.clone.default and not given[0].is_contiguous():
+        operands = list(args)
+        if func is aten.clone.default and not operands[0].is_contiguous():
             self.copies += 1
         elif func is aten.convolution.default:
-            return self._convolution(func, given)
-        elif func is aten.cat.default and given[0][0].dim() == 4:
-            return self._cat(func, given)
+            return self._convolution(func, operands)
+        elif func is aten.cat.default and operands[0][0].dim() == 4:
+            return self._cat(func, operands)
         elif func in GATHERS:
-            return self._gather(func, given, kwargs or {})
+            return self._gather(func, operands, kwargs or {})
         elif func in FOLLOW_THE_FIRST:
-            self._follow(func, given)
+            self._follow(func, operands)
         elif func in WORK_IN_5HD:
-            return self._work_in_5hd(func, given, kwargs or {})
-        return func(*given, **(kwargs or {}))
+            return self._work_in_5hd(func, operands, kwargs or {})
+        return func(*operands, **(kwargs or {}))
 
     def _takes(self, tensor: Any, wanted: Format) -> Any:
         """A picture or a weight in the format that an operator takes."""
@@ -87,52 +87,52 @@ class ChipFormats(TorchDispatchMode):
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return torch_npu.npu_format_cast(tensor, int(wanted))
 
-    def _gives(self, tensor: Any, made: Format) -> Any:
+    def _gives(self, tensor: Any, wanted: Format) -> Any:
         """A result that the kernel itself writes in a format."""
-        if not isinstance(tensor, Tensor) or tensor.dim() != 4 or torch_npu.get_npu_format(tensor) == made:
+        if not isinstance(tensor, Tensor) or tensor.dim() != 4 or torch_npu.get_npu_format(tensor) == wanted:
             return tensor
         self.free += 1
-        return torch_npu.npu_format_cast(tensor, int(made))
+        return torch_npu.npu_format_cast(tensor, int(wanted))
 
     def _weight(self, weight: Tensor, groups: int) -> Tensor:
         return self._takes(weight, Format.FRACTAL_Z) if groups == 1 else weight
 
-    def _work_in_5hd(self, func: Any, given: list[Any], kwargs: dict[str, Any]) -> Any:
-        for place in WORK_IN_5HD[func]:
-            given[place] = self._takes(given[place], Format.NC1HWC0)
+    def _work_in_5hd(self, func: Any, operands: list[Any], kwargs: dict[str, Any]) -> Any:
+        for index in WORK_IN_5HD[func]:
+            operands[index] = self._takes(operands[index], Format.NC1HWC0)
         if func is aten.convolution_backward.default:
-            given[2] = self._weight(given[2], given[-2])
-        made = func(*given, **kwargs)
-        if isinstance(made, Tensor):
-            return self._gives(made, Format.NC1HWC0)
-        return self._gives(made[0], Format.NC1HWC0), *made[1:]
+            operands[2] = self._weight(operands[2], operands[-2])
+        result = func(*operands, **kwargs)
+        if isinstance(result, Tensor):
+            return self._gives(result, Format.NC1HWC0)
+        return self._gives(result[0], Format.NC1HWC0), *result[1:]
 
-    def _convolution(self, func: Any, given: list[Any]) -> Tensor:
-        groups = given[-1]
-        given[0], given[1] = self._takes(given[0], Format.NC1HWC0), self._weight(given[1], groups)
-        made = self._gives(func(*given), Format.NC1HWC0)
-        return made if groups == 1 or self.repairs.depthwise_gives_5hd else self._takes(made, Format.NCHW)
+    def _convolution(self, func: Any, operands: list[Any]) -> Tensor:
+        groups = operands[-1]
+        operands[0], operands[1] = self._takes(operands[0], Format.NC1HWC0), self._weight(operands[1], groups)
+        result = self._gives(func(*operands), Format.NC1HWC0)
+        return result if groups == 1 or self.repairs.depthwise_gives_5hd else self._takes(result, Format.NCHW)
 
-    def _cat(self, func: Any, given: list[Any]) -> Tensor:
-        tensors = given[0]
+    def _cat(self, func: Any, operands: list[Any]) -> Tensor:
+        tensors = operands[0]
         before = format_of(tensors[0])
         if before == Format.NC1HWC0 and not any(tensor.shape[1] % C0 for tensor in tensors):
-            return func([self._takes(tensor, before) for tensor in tensors], *given[1:])
-        made = func([self._takes(tensor, Format.NCHW) for tensor in tensors], *given[1:])
-        return made if self.repairs.cat_gives_4d else self._takes(made, before)
+            return func([self._takes(tensor, before) for tensor in tensors], *operands[1:])
+        joined = func([self._takes(tensor, Format.NCHW) for tensor in tensors], *operands[1:])
+        return joined if self.repairs.cat_gives_4d else self._takes(joined, before)
 
-    def _gather(self, func: Any, given: list[Any], kwargs: dict[str, Any]) -> Tensor:
-        before = format_of(given[0])
-        for place in GATHERS[func]:
-            given[place] = self._takes(given[place], Format.NCHW)
-        return self._takes(func(*given, **kwargs), before)
+    def _gather(self, func: Any, operands: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        before = format_of(operands[0])
+        for index in GATHERS[func]:
+            operands[index] = self._takes(operands[index], Format.NCHW)
+        return self._takes(func(*operands, **kwargs), before)
 
-    def _follow(self, func: Any, given: list[Any]) -> None:
-        first, second = given[:2]
+    def _follow(self, func: Any, operands: list[Any]) -> None:
+        first, second = operands[:2]
         if not isinstance(second, Tensor) or first.dim() != 4 or first.shape != second.shape:
             return
         wanted = format_of(first)
         if func is aten.threshold_backward.default and self.repairs.relu_grad_in_5hd:
             wanted = format_of(second)
-            given[0] = self._takes(first, wanted)
-        given[1] = self._takes(second, wanted)
+            operands[0] = self._takes(first, wanted)
+        operands[1] = self._takes(second, wanted)

@@ -56,9 +56,9 @@ def trained(folder: Path) -> Path:
 
 def load(path: Path) -> nn.Module:
     """The network of a checkpoint, on the CPU and ready for inference. DistributedDataParallel and DataParallel saved it as `module`."""
-    found = torch.load(path, map_location="cpu")
-    state = {name.removeprefix("module."): value for name, value in found["state_dict"].items()}
-    model = parts.network(found["arch"], found["width"], len(state["fc.bias"]))
+    checkpoint = torch.load(path, map_location="cpu")
+    state = {name.removeprefix("module."): value for name, value in checkpoint["state_dict"].items()}
+    model = parts.network(checkpoint["arch"], checkpoint["width"], len(state["fc.bias"]))
     model.load_state_dict(state)
     return model.float().eval()
 
@@ -128,8 +128,8 @@ def main() -> None:
     args = parser.parse_args()
     with work_folder() as folder:
         checkpoint = args.checkpoint or trained(folder)
-        place = args.output.resolve() if args.output else folder / "model"
-        run(checkpoint, place.parent, place.name, args.image_size, args.batch_size)
+        target = args.output.resolve() if args.output else folder / "model"
+        run(checkpoint, target.parent, target.name, args.image_size, args.batch_size)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ def make(folder: Path, classes: int = 8, train: int = 8, val: int = 4, side: int
     y, x = np.mgrid[0:side, 0:side] / side
     for part, count in (("train", train), ("val", val)):
         for number in range(classes):
-            place = folder / part / f"class_{number}"
-            place.mkdir(parents=True, exist_ok=True)
+            class_folder = folder / part / f"class_{number}"
+            class_folder.mkdir(parents=True, exist_ok=True)
             angle, colour = number * np.pi / classes, np.array([number & 4, number & 2, number & 1]) > 0
             for index in range(count):
                 waves = np.sin(12 * (x * np.cos(angle) + y * np.sin(angle)) + random.uniform(0, 6))
                 picture = 90 + 60 * waves[..., None] + 50 * colour + random.normal(0, 20, (side, side, 3))
-                Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(place / f"{index}.png")
+                Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(class_folder / f"{index}.png")
     return folder
 
 
@@ -39,7 +39,7 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
 
     def __init__(self, folder: Path, size: int, training: bool) -> None:
         self.size, self.training = size, training
-        self.classes = sorted(place.name for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else []
+        self.classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
         if not self.classes:
             raise SystemExit(
                 f"{folder} has no folders with pictures; make some: python image_folder.py {folder.parent}"
@@ -81,5 +81,5 @@ if __name__ == "__main__":
     parser.add_argument("--train", type=int, default=8, help="pictures of each class to train with")
     parser.add_argument("--val", type=int, default=4, help="pictures of each class to validate with")
     parser.add_argument("--side", type=int, default=40, help="pixels")
-    given = parser.parse_args()
-    make(given.folder, given.classes, given.train, given.val, given.side)
+    args = parser.parse_args()
+    make(args.folder, args.classes, args.train, args.val, args.side)

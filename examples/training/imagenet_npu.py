@@ -45,7 +45,7 @@ parser.add_argument("--opt-level", default="O2", help="for --amp: O0 to O3")
 
 def device_id_to_process_device_map(device_list):
     """The device of each process (M3)."""
-    return dict(enumerate(sorted(int(word) for word in device_list.split(","))))
+    return dict(enumerate(sorted(int(number) for number in device_list.split(","))))
 
 
 def main():
@@ -78,10 +78,10 @@ def main_worker(gpu, ngpus_per_node, args):
     model, optimizer = prepare(parts.create_model(args, len(train_dataset.classes)), args)
     criterion = nn.CrossEntropyLoss().to(args.loc)  # S4, M11
     if args.resume:
-        found = torch.load(args.resume, map_location=args.loc)
-        best_acc1 = parts.restore(found, model, optimizer, args)
+        checkpoint = torch.load(args.resume, map_location=args.loc)
+        best_acc1 = parts.restore(checkpoint, model, optimizer, args)
         if args.amp:
-            amp.load_state_dict(found["amp"])
+            amp.load_state_dict(checkpoint["amp"])
     cudnn.benchmark = True
 
     train_loader, val_loader = loaders(train_dataset, val_dataset, args)

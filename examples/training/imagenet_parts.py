@@ -21,28 +21,30 @@ CHECKPOINT, BEST = "checkpoint.pth.tar", "model_best.pth.tar"
 
 def parser(text: str) -> argparse.ArgumentParser:
     """The options that both programs have."""
-    made = argparse.ArgumentParser(description=text.splitlines()[0])
-    made.add_argument("data", type=Path, metavar="DIR", help="folder with train and val (image_folder.py makes one)")
-    made.add_argument("-a", "--arch", default="resnet18", choices=networks.ARCHITECTURES)
-    made.add_argument("-j", "--workers", default=4, type=int, help="processes that load pictures")
-    made.add_argument("--epochs", default=90, type=int)
-    made.add_argument("--start-epoch", default=0, type=int, help="useful on restarts")
-    made.add_argument("-b", "--batch-size", default=256, type=int, help="of all devices of this machine together")
-    made.add_argument("--lr", "--learning-rate", default=0.1, type=float)
-    made.add_argument("--momentum", default=0.9, type=float)
-    made.add_argument("--wd", "--weight-decay", default=1e-4, type=float, dest="weight_decay")
-    made.add_argument("-p", "--print-freq", default=10, type=int, help="steps between two lines")
-    made.add_argument("--resume", default="", metavar="FILE", help="checkpoint to go on from")
-    made.add_argument("-e", "--evaluate", action="store_true", help="only validate")
-    made.add_argument("--pretrained", action="store_true", help="refused: there is nothing to download here")
-    made.add_argument("--world-size", default=-1, type=int, help="machines")
-    made.add_argument("--rank", default=-1, type=int, help="number of this machine")
-    made.add_argument("--dist-url", default="tcp://127.0.0.1:23456")
-    made.add_argument("--multiprocessing-distributed", action="store_true", help="one process for each device")
-    made.add_argument("--seed", default=None, type=int)
-    made.add_argument("--width", default=None, type=int, help="channels of the first layer; fewer make a small network")
-    made.add_argument("--image-size", default=224, type=int, help="pixels")
-    return made
+    result = argparse.ArgumentParser(description=text.splitlines()[0])
+    result.add_argument("data", type=Path, metavar="DIR", help="folder with train and val (image_folder.py makes one)")
+    result.add_argument("-a", "--arch", default="resnet18", choices=networks.ARCHITECTURES)
+    result.add_argument("-j", "--workers", default=4, type=int, help="processes that load pictures")
+    result.add_argument("--epochs", default=90, type=int)
+    result.add_argument("--start-epoch", default=0, type=int, help="useful on restarts")
+    result.add_argument("-b", "--batch-size", default=256, type=int, help="of all devices of this machine together")
+    result.add_argument("--lr", "--learning-rate", default=0.1, type=float)
+    result.add_argument("--momentum", default=0.9, type=float)
+    result.add_argument("--wd", "--weight-decay", default=1e-4, type=float, dest="weight_decay")
+    result.add_argument("-p", "--print-freq", default=10, type=int, help="steps between two lines")
+    result.add_argument("--resume", default="", metavar="FILE", help="checkpoint to go on from")
+    result.add_argument("-e", "--evaluate", action="store_true", help="only validate")
+    result.add_argument("--pretrained", action="store_true", help="refused: there is nothing to download here")
+    result.add_argument("--world-size", default=-1, type=int, help="machines")
+    result.add_argument("--rank", default=-1, type=int, help="number of this machine")
+    result.add_argument("--dist-url", default="tcp://127.0.0.1:23456")
+    result.add_argument("--multiprocessing-distributed", action="store_true", help="one process for each device")
+    result.add_argument("--seed", default=None, type=int)
+    result.add_argument(
+        "--width", default=None, type=int, help="channels of the first layer; fewer make a small network"
+    )
+    result.add_argument("--image-size", default=224, type=int, help="pixels")
+    return result
 
 
 def parse(options: argparse.ArgumentParser) -> argparse.Namespace:
@@ -95,14 +97,14 @@ def checkpoint(model: torch.nn.Module, optimizer: torch.optim.Optimizer, epoch: 
     }
 
 
-def restore(found: dict, model: torch.nn.Module, optimizer: torch.optim.Optimizer, args: Any) -> float:
+def restore(checkpoint: dict, model: torch.nn.Module, optimizer: torch.optim.Optimizer, args: Any) -> float:
     """Put a checkpoint back, and return the best result so far."""
-    args.start_epoch = found["epoch"]
-    model.load_state_dict(found["state_dict"])
-    optimizer.load_state_dict(found["optimizer"])
-    torch.set_rng_state(found["random"].cpu())
-    print(f"=> loaded checkpoint '{args.resume}' (epoch {found['epoch']})")
-    return found["best_acc1"]
+    args.start_epoch = checkpoint["epoch"]
+    model.load_state_dict(checkpoint["state_dict"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    torch.set_rng_state(checkpoint["random"].cpu())
+    print(f"=> loaded checkpoint '{args.resume}' (epoch {checkpoint['epoch']})")
+    return checkpoint["best_acc1"]
 
 
 def save_checkpoint(state: dict, is_best: bool) -> None:
@@ -121,8 +123,8 @@ def adjust_learning_rate(optimizer: torch.optim.Optimizer, epoch: int, args: Any
 def accuracy(output: Tensor, target: Tensor, topk: tuple[int, ...] = (1, 5)) -> list[float]:
     """Per cent of the pictures whose class is among the first k."""
     with torch.no_grad():
-        found = output.topk(min(max(topk), output.size(1)), 1).indices == target.view(-1, 1)
-        return [found[:, :k].any(1).float().mean().item() * 100 for k in topk]
+        hits = output.topk(min(max(topk), output.size(1)), 1).indices == target.view(-1, 1)
+        return [hits[:, :k].any(1).float().mean().item() * 100 for k in topk]
 
 
 class Progress:

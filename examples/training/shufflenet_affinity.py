@@ -48,8 +48,8 @@ class SelectShuffle(torch.autograd.Function):
     ) -> Any:
         ctx.back, ctx.plain = back, plain
         x = torch.cat((x1, x2), dim=1)
-        made = tuple(x.index_select(1, index) for index in ahead)
-        return made if len(made) > 1 else made[0]
+        halves = tuple(x.index_select(1, index) for index in ahead)
+        return halves if len(halves) > 1 else halves[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -147,7 +147,7 @@ def train_once(step: Step, start: nn.Module, stages: tuple[int, ...], images: Te
         forward = sum(formats.conversions().values()) - chip.free
         loss.backward()
     everything = sum(formats.conversions().values()) - chip.free
-    gradients = [one.grad.cpu() for one in model.parameters()]
+    gradients = [parameter.grad.cpu() for parameter in model.parameters()]
     return loss.item(), gradients, Costs(chip.copies, forward, everything - forward)
 
 
@@ -169,14 +169,14 @@ def main() -> None:
     cpu = copy.deepcopy(start)
     wanted = nn.functional.cross_entropy(cpu(images), target)
     wanted.backward()
-    gradients = [one.grad for one in cpu.parameters()]
+    gradients = [parameter.grad for parameter in cpu.parameters()]
     print(f"{'step (table.row of the guide)':48}{'copies':>8}{'forward':>9}{'backward':>9}{'TransData':>10}")
     costs = []
     for step in STEPS:
-        loss, found, now = train_once(step, start, stages, images, target)
+        loss, computed, now = train_once(step, start, stages, images, target)
         print(f"{step.text:48}{now.copies:8}{now.forward:9}{now.backward:9}{now.transdata:10}", flush=True)
         torch.testing.assert_close(loss, wanted.item(), rtol=1e-5, atol=0)
-        for ours, theirs in zip(found, gradients, strict=True):
+        for ours, theirs in zip(computed, gradients, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
         costs.append(now)
     check(costs)
@@ -184,8 +184,8 @@ def main() -> None:
 
 def check(costs: list[Costs]) -> None:
     """Rewriting ends the copies, every repair takes conversions away."""
-    copies = [one.copies for one in costs[:3]]
-    transdata = [one.transdata for one in costs[2:]]
+    copies = [cost.copies for cost in costs[:3]]
+    transdata = [cost.transdata for cost in costs[2:]]
     if copies != sorted(set(copies), reverse=True) or copies[-1] or transdata != sorted(set(transdata), reverse=True):
         sys.exit(f"a step did not help: copies {copies}, TransData {transdata}")
     print("loss and gradients are those of the CPU in every step")

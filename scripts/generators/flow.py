@@ -33,7 +33,9 @@ def _call(module: str, name: str) -> str:
         for each in signature.parameters.values()
         if each.name != "self"
     ]
-    if any(each.name in ("place", "message", "inlet", "boundary") for each in parameters) and isinstance(target, type):
+    if any(each.name in ("instance", "message", "inlet", "boundary") for each in parameters) and isinstance(
+        target, type
+    ):
         return name  # made by the engine, or an enumeration
     return f"{name}{signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)}"
 

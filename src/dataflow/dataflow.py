@@ -1,7 +1,6 @@
 """Everything that graphs are built with."""
 
 from softnpu.flow.application.control import finalize, init
-from softnpu.flow.application.control import state as _state
 from softnpu.flow.application.graph import FlowGraph
 from softnpu.flow.application.info import FlowFlag, FlowInfo
 from softnpu.flow.drawing.nodes import CountBatch, FlowData, FlowNode, FlowOutput, TimeBatch
@@ -12,6 +11,7 @@ from softnpu.flow.drawing.points import (
     GraphProcessPoint,
 )
 from softnpu.flow.drawing.process_point import ProcessPoint
+from softnpu.flow.state import state as _state
 from softnpu.flow.values.tensor import Tensor, TensorDesc, alloc_tensor
 
 __all__ = [

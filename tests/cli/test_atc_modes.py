@@ -66,34 +66,23 @@ def expect_failure(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str
     """Code and message of a run that must fail in the manner of atc."""
     status, lines, _ = run(capsys, *words)
     assert status == 255
-    place = lines.index(atc.FAILURE)
-    assert lines[0] == atc.START and lines[place - 1] == "..."
-    match = BLOCK.fullmatch(lines[place + 1])
+    failure_line = lines.index(atc.FAILURE)
+    assert lines[0] == atc.START and lines[failure_line - 1] == "..."
+    match = BLOCK.fullmatch(lines[failure_line + 1])
     assert match and int(match[2]) == os.getpid()
-    assert all(line.startswith("        ") for line in lines[place + 2 :])
+    assert all(line.startswith("        ") for line in lines[failure_line + 2 :])
     assert "Traceback (" not in "\n".join(lines)
     return match[1], match[3]
 
 
-class FakeBuild(types.ModuleType):
-    """Stands where `softnpu.compiler.build` is."""
-
-    def __init__(self, body: Callable[[Any, Any], Any]) -> None:
-        super().__init__("softnpu.compiler.build")
-        self.build = self.build_single_ops = body
-
-    def check(self, options: Any) -> Any:
-        return self.build(options, None)
-
-
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any, Any], Any]], None]:
-    def install(body: Callable[[Any, Any], Any]) -> None:
-        import softnpu.compiler
+    """Puts a body in the place of what the compiler does in every mode."""
 
-        module = FakeBuild(body)
-        monkeypatch.setitem(sys.modules, "softnpu.compiler.build", module)
-        monkeypatch.setattr(softnpu.compiler, "build", module, raising=False)
+    def install(body: Callable[[Any, Any], Any]) -> None:
+        monkeypatch.setattr("softnpu.compiler.build.build", body)
+        monkeypatch.setattr("softnpu.compiler.single_op.build.build_single_ops", body)
+        monkeypatch.setattr("softnpu.compiler.inspection.precheck.check", lambda options: body(options, None))
 
     return install
 
@@ -342,11 +331,11 @@ def test_om_to_json(capsys: Capture, here: Path) -> None:
     write_om(here / "x.om", MODEL_DEF)
     status, lines, _ = run(capsys, "--mode=1", "--om=x.om", "--json=new/x.json")
     assert status == 0 and lines == [atc.START, "...", atc.SUCCESS]
-    found = json.loads((here / "new/x.json").read_text())
-    assert (found["name"], found["version"]) == ("net", 3)
-    (op,) = found["graph"][0]["op"]
-    assert "output" not in found["graph"][0] and "workspace" not in op
-    attrs = {one["key"]: one["value"] for one in op["attr"]}
+    content = json.loads((here / "new/x.json").read_text())
+    assert (content["name"], content["version"]) == ("net", 3)
+    (op,) = content["graph"][0]["op"]
+    assert "output" not in content["graph"][0] and "workspace" not in op
+    attrs = {entry["key"]: entry["value"] for entry in op["attr"]}
     assert attrs["alpha"] == {"f": 0.5} and attrs["limit"] == {"f": "inf"}
     assert attrs["word"] == {"s": "text"} and attrs["raw"] == {"s": "/wA="}
     assert attrs["dims"] == {"list": {"i": [1, 2], "val_type": "VT_LIST_INT"}}
@@ -401,9 +390,9 @@ def test_damaged_models(capsys: Capture, here: Path) -> None:
 def test_flipped_bytes_never_crash(capsys: Capture, here: Path) -> None:
     write_om(here / "x.om", MODEL_DEF)
     whole = bytearray((here / "x.om").read_bytes())
-    for place in range(256, len(whole), 7):
+    for offset in range(256, len(whole), 7):
         data = bytearray(whole)
-        data[place] ^= 0x5A
+        data[offset] ^= 0x5A
         (here / "bad.om").write_bytes(data)
         status, lines, _ = run(capsys, "--mode=1", "--om=bad.om", "--json=x.json")
         assert status == 0 or BLOCK.fullmatch(lines[3])
@@ -447,13 +436,13 @@ def test_damaged_dumps(capsys: Capture, here: Path, data: bytes) -> None:
 
 def test_onnx_to_json(capsys: Capture, here: Path) -> None:
     assert run(capsys, "--mode=1", "--framework=5", "--om=m.onnx", "--json=x.json")[0] == 0
-    found = json.loads((here / "x.json").read_text())
+    content = json.loads((here / "x.json").read_text())
     source = onnx_model()
-    assert [node["op_type"] for node in found["graph"]["node"]] == [node.op_type for node in source.graph.node]
-    assert found["opset_import"][0]["version"] == 13
-    assert found["graph"]["initializer"] == [{"dims": [2], "data_type": 1, "name": "w"}]
-    assert found["graph"]["node"][1]["attribute"] == [{"name": "axis", "i": -1, "type": "INT"}]
-    assert "value_info" not in found["graph"]
+    assert [node["op_type"] for node in content["graph"]["node"]] == [node.op_type for node in source.graph.node]
+    assert content["opset_import"][0]["version"] == 13
+    assert content["graph"]["initializer"] == [{"dims": [2], "data_type": 1, "name": "w"}]
+    assert content["graph"]["node"][1]["attribute"] == [{"name": "axis", "i": -1, "type": "INT"}]
+    assert "value_info" not in content["graph"]
 
 
 def test_onnx_to_json_with_shapes(capsys: Capture, here: Path) -> None:
@@ -493,10 +482,10 @@ def test_tensorflow_to_json(capsys: Capture, here: Path) -> None:
     node = field(1, b"weights") + field(2, b"Const") + attrs
     (here / "m.pb").write_bytes(field(1, node))
     assert run(capsys, "--mode=1", "--framework=3", "--om=m.pb", "--json=x.json")[0] == 0
-    (found,) = json.loads((here / "x.json").read_text())["node"]
-    assert (found["name"], found["op"]) == ("weights", "Const")
-    assert found["attr"][0] == {"key": "value", "value": {"tensor": {"dtype": "DT_FLOAT"}}}
-    assert found["attr"][1] == {"key": "dtype", "value": {"type": "DT_FLOAT"}}
+    (shown,) = json.loads((here / "x.json").read_text())["node"]
+    assert (shown["name"], shown["op"]) == ("weights", "Const")
+    assert shown["attr"][0] == {"key": "value", "value": {"tensor": {"dtype": "DT_FLOAT"}}}
+    assert shown["attr"][1] == {"key": "dtype", "value": {"type": "DT_FLOAT"}}
 
 
 @pytest.mark.parametrize("framework", ["3", "5"])
@@ -543,6 +532,8 @@ def test_layouts_and_types_keep_the_numbers(capsys: Capture, here: Path) -> None
     assert run(capsys, *words, *layouts)[0] == 0
     padded = np.zeros((2, 32, 4, 5), np.float16)
     padded[:, :20] = np.random.default_rng(0).standard_normal((2, 20, 4, 5))
-    given, expected = (one.reshape(2, 2, 16, 4, 5).transpose(0, 1, 3, 4, 2) for one in (padded, np.maximum(padded, 0)))
-    found = execute(here / "r.om", np.ascontiguousarray(given))
-    np.testing.assert_array_equal(found, expected.ravel())
+    fed, expected = (
+        array.reshape(2, 2, 16, 4, 5).transpose(0, 1, 3, 4, 2) for array in (padded, np.maximum(padded, 0))
+    )
+    computed = execute(here / "r.om", np.ascontiguousarray(fed))
+    np.testing.assert_array_equal(computed, expected.ravel())

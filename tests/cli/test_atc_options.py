@@ -194,10 +194,10 @@ def test_framework_and_weight(here: Path) -> None:
 )
 def test_input_format(here: Path, framework: str, good: str, bad: str) -> None:
     base = CAFFE if framework == "0" else BASE
-    for word in good.split():
-        passes(base, framework=framework, input_format=word)
-    for word in bad.split():
-        assert code(base, framework=framework, input_format=word) == "E10001"
+    for layout in good.split():
+        passes(base, framework=framework, input_format=layout)
+    for layout in bad.split():
+        assert code(base, framework=framework, input_format=layout) == "E10001"
 
 
 def test_soc_version(here: Path) -> None:
@@ -252,12 +252,12 @@ def test_precision(here: Path) -> None:
     passes(BASE, modify_mixlist="x.cfg", precision_mode_v2="mixed_float16")
     assert code(BASE, compression_optimize_conf="x.cfg", precision_mode="force_fp32") == "E10001"
     for row in ("precision_mode", "precision_mode_v2"):
-        for word in ROWS[row].values:
-            if "bf" in word:  # only chips that compute in it
-                assert code(BASE, soc_version="Ascend310P3", **{row: word}) == "E10001"
-                passes(BASE, soc_version="Ascend910B3", **{row: word})
-            elif "hif8" not in word:
-                passes(BASE, **{row: word})
+        for mode in ROWS[row].values:
+            if "bf" in mode:  # only chips that compute in it
+                assert code(BASE, soc_version="Ascend310P3", **{row: mode}) == "E10001"
+                passes(BASE, soc_version="Ascend910B3", **{row: mode})
+            elif "hif8" not in mode:
+                passes(BASE, **{row: mode})
 
 
 def test_shapes(here: Path) -> None:
@@ -398,11 +398,12 @@ def test_warnings(here: Path) -> None:
         "Without effect here: --buffer_optimize, --jit_compile. docs/support/atc_options.md says why."
     ]
     assert passes(BASE, buffer_optimize="l2_optimize", jit_compile="1") == []
-    assert any("deprecated" in one for one in passes(BASE, input_shape_range="a:[1]"))
+    assert any("deprecated" in warning for warning in passes(BASE, input_shape_range="a:[1]"))
     assert any(
-        "stronger" in one for one in passes(BASE, op_precision_mode="x.cfg", op_select_implmode="high_precision")
+        "stronger" in warning
+        for warning in passes(BASE, op_precision_mode="x.cfg", op_select_implmode="high_precision")
     )
-    assert any("mode 0" in one for one in passes(BASE, om="x.om"))
+    assert any("mode 0" in warning for warning in passes(BASE, om="x.om"))
 
 
 # ---- other modes -----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ CHIPS: dict[str, dict[str, Any]] = {
 
 def chip(short_name: str) -> Soc:
     blank = {"str": "", "int": 0, "float": 0.0, "bool": False}
-    row: dict[str, Any] = {one.name: blank[str(one.type)] for one in fields(Soc)}
+    row: dict[str, Any] = {field.name: blank[str(field.type)] for field in fields(Soc)}
     row |= {
         "name": f"Ascend{short_name}",
         "short_name": short_name,
@@ -83,11 +83,11 @@ def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[DeviceInfo]
 @pytest.fixture
 def board(devices: list[DeviceInfo], tmp_path: Path) -> Iterator[Board]:
     """This process with 3 GB on device 1."""
-    one = Board.open(tmp_path, [0, 1])
-    one.set_open(1, True)
-    one.set_memory(1, 3 << 30)
-    yield one
-    one.close()
+    opened = Board.open(tmp_path, [0, 1])
+    opened.set_open(1, True)
+    opened.set_memory(1, 3 << 30)
+    yield opened
+    opened.close()
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -185,8 +185,8 @@ def test_at_most_eight_processes_per_chip_the_largest_first() -> None:
 def test_the_awk_idiom_finds_the_chip(name: str, family: str) -> None:
     command = f"awk '{{print $3}}' | grep -m 1 {family}"
     text = render_table(collect(machine(name), []))
-    found = subprocess.run(command, shell=True, input=text, capture_output=True, text=True, check=True)
-    assert found.stdout == f"{name}\n"
+    done = subprocess.run(command, shell=True, input=text, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{name}\n"
 
 
 def test_chips_of_both_generations_get_a_table_each() -> None:
@@ -553,8 +553,8 @@ def test_json_of_a_query_and_of_one_card(board: Board, capsys: pytest.CaptureFix
     assert answer["blocks"][1]["HBM Usage Rate(%)"] == "9"
     answer = json.loads(run(capsys, "info", "-t", "proc-mem", "-i", "1", "-c", "0", "--json")[1])
     assert answer["blocks"][0]["Processes"][0]["used_mb"] == 3072
-    assert [one["id"] for one in json.loads(run(capsys, "info", "-i", "1", "--json")[1])["devices"]] == [1]
-    assert [one["id"] for one in json.loads(run(capsys, "info", "-m", "--json")[1])["devices"]] == [0, 1]
+    assert [device["id"] for device in json.loads(run(capsys, "info", "-i", "1", "--json")[1])["devices"]] == [1]
+    assert [device["id"] for device in json.loads(run(capsys, "info", "-m", "--json")[1])["devices"]] == [0, 1]
 
 
 def test_json_holds_any_name() -> None:

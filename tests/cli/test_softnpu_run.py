@@ -51,7 +51,7 @@ def write_onnx(path: Path, shape: tuple[Any, ...], weight: np.ndarray[Any, Any] 
     weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([1], np.int64), "axes")]
     batch, _, *rest = shape
     outputs = [("features", [batch, 4, *rest]), ("total", [batch, *rest])]
-    infos = [helper.make_tensor_value_info(word, TensorProto.FLOAT, dims) for word, dims in outputs]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in outputs]
     data = helper.make_tensor_value_info("data", TensorProto.FLOAT, list(shape))
     graph = helper.make_graph(nodes, "net", [data], infos, weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
@@ -81,10 +81,10 @@ def test_files_in_and_out(build: Build, tmp_path: Path, ending: str, capsys: pyt
     words = ["run", str(om), "--input", str(tmp_path / f"x.{ending}"), "--output", "out", "--outfmt", ending]
     assert main(words) == 0
     paths = [tmp_path / "out" / f"net_output_{index}.{ending}" for index in (0, 1)]
-    found = [np.load(path) if ending == "npy" else np.fromfile(path, np.float32) for path in paths]
+    written = [np.load(path) if ending == "npy" else np.fromfile(path, np.float32) for path in paths]
     wanted = convolve(data)
-    np.testing.assert_allclose(found[0].reshape(2, 4, 8, 8), wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[1].reshape(2, 8, 8), wanted.sum(1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(written[0].reshape(2, 4, 8, 8), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(written[1].reshape(2, 8, 8), wanted.sum(1), rtol=1e-4, atol=1e-4)
     text = capsys.readouterr().out
     assert "float32" in text and "NCHW" in text and "Inference" in text and "batch 2" in text
     assert "\x1b" not in text and "┃" not in text
@@ -93,8 +93,8 @@ def test_files_in_and_out(build: Build, tmp_path: Path, ending: str, capsys: pyt
 def test_text_output(build: Build, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", random(2, 3, 8, 8))
     assert main(["run", str(build()), "--input", "x.npy", "--output", "out", "--outfmt", "txt"]) == 0
-    found = np.loadtxt(tmp_path / "out" / "net_output_1.txt")
-    np.testing.assert_allclose(found.reshape(2, 8, 8), convolve(random(2, 3, 8, 8)).sum(1), rtol=1e-4, atol=1e-4)
+    written = np.loadtxt(tmp_path / "out" / "net_output_1.txt")
+    np.testing.assert_allclose(written.reshape(2, 8, 8), convolve(random(2, 3, 8, 8)).sum(1), rtol=1e-4, atol=1e-4)
 
 
 def test_folder_of_inputs(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,8 +106,8 @@ def test_folder_of_inputs(build: Build, tmp_path: Path, capsys: pytest.CaptureFi
     report = json.loads(capsys.readouterr().out)
     assert report["runs"] == 6 and len(report["written"]) == 6
     for number in range(3):
-        found = np.load(tmp_path / "out" / f"picture{number}_output_0.npy")
-        np.testing.assert_allclose(found, convolve(random(2, 3, 8, 8) * number), rtol=1e-4, atol=1e-4)
+        written = np.load(tmp_path / "out" / f"picture{number}_output_0.npy")
+        np.testing.assert_allclose(written, convolve(random(2, 3, 8, 8) * number), rtol=1e-4, atol=1e-4)
 
 
 def test_json(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_json(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     assert report["inputs"] == [
         {"name": "data", "dtype": "float32", "format": "NCHW", "dims": [2, 3, 8, 8], "bytes": 1536}
     ]
-    assert [one["bytes"] for one in report["outputs"]] == [2048, 512]
+    assert [output["bytes"] for output in report["outputs"]] == [2048, 512]
     assert report["engine"] and report["runs"] == 5 and report["batch"] == 7
     times = report["ms"]["Inference"]
     assert list(times) == ["mean", "min", "p50", "p90", "p95", "p99", "max"]
@@ -136,8 +136,8 @@ def test_nothing_leaks(build: Build) -> None:
     om = build("--input_shape=data:1~4,3,8~16,8", shape=("n", 3, "h", 8))
     words = [sys.executable, "-m", "softnpu.cli.softnpu", "run", str(om), "--dymShape", "data:3,3,9,8", "--loop", "2"]
     env = {**os.environ, "SOFTNPU_CHECK": "leaks"}
-    found = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env)
-    assert (found.returncode, found.stderr) == (0, "")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # ---- gears and ranges ------------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_dynamic(
     np.save(tmp_path / "x.npy", random(*shape))
     original = ["--compare", "net.onnx"]
     assert main(["run", str(om), "--input", "x.npy", "--output", "out", *words, *original]) == 0
-    found = np.load(tmp_path / "out" / "net_output_0.npy")
-    assert found.shape == (shape[0], 4, *shape[2:])
-    np.testing.assert_allclose(found, convolve(random(*shape)), rtol=1e-4, atol=1e-5)
+    config = np.load(tmp_path / "out" / "net_output_0.npy")
+    assert config.shape == (shape[0], 4, *shape[2:])
+    np.testing.assert_allclose(config, convolve(random(*shape)), rtol=1e-4, atol=1e-5)
 
 
 def test_sets_of_different_shape(build: Build, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_aipp_picture(build: Build, tmp_path: Path) -> None:
     assert main(["run", str(om), "--input", "x.bin", "--output", "out"]) == 0
     chroma = picture[8:].reshape(4, 4, 2).repeat(2, 0).repeat(2, 1)
     planes = np.concatenate([picture[:8, :, None], chroma], axis=-1).transpose(2, 0, 1)[None]
-    found = np.load(tmp_path / "out" / "net_output_0.npy")
-    np.testing.assert_allclose(found, convolve(planes), rtol=1e-3, atol=0.05)
+    written = np.load(tmp_path / "out" / "net_output_0.npy")
+    np.testing.assert_allclose(written, convolve(planes), rtol=1e-3, atol=0.05)
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def test_compare_finds_a_difference(build: Build, tmp_path: Path, capsys: pytest
 
 
 def test_difference_numbers() -> None:
-    one = difference("y", np.array([1.0, 2.0, 4.0], np.float32), np.array([1.0, 2.0, 5.0], np.float32))
-    assert (one.absolute, one.relative, one.equal) == (1.0, 0.2, False)
-    assert one.cosine == pytest.approx(25 / np.sqrt(21 * 30))
+    measured = difference("y", np.array([1.0, 2.0, 4.0], np.float32), np.array([1.0, 2.0, 5.0], np.float32))
+    assert (measured.absolute, measured.relative, measured.equal) == (1.0, 0.2, False)
+    assert measured.cosine == pytest.approx(25 / np.sqrt(21 * 30))
     nan = np.array([np.nan, 1.0])
     assert difference("y", nan, nan).equal
     assert not difference("y", nan, np.array([0.0, 1.0])).equal
@@ -279,8 +279,13 @@ def test_refused(build: Build, tmp_path: Path, words: list[str], part: str, caps
         (tmp_path / name).write_bytes(b"12345678")
     (tmp_path / "empty").mkdir()
     assert main(["run", str(om), *words]) == 2
-    found = capsys.readouterr()
-    assert part in found.err and found.err.startswith("softnpu: ") and "Traceback" not in found.err and not found.out
+    printed = capsys.readouterr()
+    assert (
+        part in printed.err
+        and printed.err.startswith("softnpu: ")
+        and "Traceback" not in printed.err
+        and not printed.out
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "info"])
@@ -328,10 +333,10 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_as_a_command(build: Build, tmp_path: Path) -> None:
     om = build()
     words = [sys.executable, "-m", "softnpu.cli.softnpu", "run", str(om)]
-    found = subprocess.run(
+    done = subprocess.run(
         words, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
-    assert found.returncode == 0 and "throughput" in found.stdout and not found.stderr
+    assert done.returncode == 0 and "throughput" in done.stdout and not done.stderr
 
 
 # ---- the small parts -------------------------------------------------------------------------------------------------
@@ -348,20 +353,20 @@ def test_grammars() -> None:
 
 def test_summary_is_numpys() -> None:
     values = list(np.random.default_rng(0).random(37))
-    found = summary(values)
-    assert found["mean"] == pytest.approx(np.mean(values))
+    figures = summary(values)
+    assert figures["mean"] == pytest.approx(np.mean(values))
     for name, share in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99)):
-        assert found[name] == pytest.approx(np.percentile(values, share))
+        assert figures[name] == pytest.approx(np.percentile(values, share))
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(0, "f"), (1, "f"), (2, "i"), (4, "u"), (9, "i"), (12, "b"), (27, "u")])
 def test_random_values(dtype: int, kind: str) -> None:
-    found = make(Wanted("x", dtype, (5, 40)), np.random.default_rng(0))
-    assert found.shape == (5, 40) and found.dtype.kind == kind
+    array = make(Wanted("x", dtype, (5, 40)), np.random.default_rng(0))
+    assert array.shape == (5, 40) and array.dtype.kind == kind
     if kind == "f":
-        assert found.min() >= 0 and found.max() <= 1
+        assert array.min() >= 0 and array.max() <= 1
     if dtype == 9:
-        assert set(np.unique(found)) <= {0, 1}
+        assert set(np.unique(array)) <= {0, 1}
 
 
 def test_open_shape_needs_words(tmp_path: Path) -> None:
@@ -375,7 +380,7 @@ def test_open_shape_needs_words(tmp_path: Path) -> None:
 def test_one_folder_for_several_inputs(tmp_path: Path) -> None:
     for name in ("b.npy", "a.npy"):
         np.save(tmp_path / name, np.zeros(1))
-    (one,) = find_sets([str(tmp_path)], ["first", "second"])
-    assert [path.name for path in one.files] == ["a.npy", "b.npy"]
+    (inputs,) = find_sets([str(tmp_path)], ["first", "second"])
+    assert [path.name for path in inputs.files] == ["a.npy", "b.npy"]
     with pytest.raises(Refusal, match="2 files"):
         find_sets([str(tmp_path)], ["first", "second", "third"])

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec
 from softnpu.flow.values import codec
@@ -65,7 +65,7 @@ def tensor(array: Array, trans_id: int = 0) -> Message:
 
 def started(spec: BodySpec, inputs: int, outputs: int) -> Any:
     body = load(spec)
-    body.start(Place("node", inputs, outputs))
+    body.start(InstanceInfo("node", inputs, outputs))
     return body
 
 

@@ -23,7 +23,7 @@ from torch_npu import _C  # noqa: E402, F401 (a name of the package)
 from torch_npu._runtime import connection as _connection  # noqa: E402
 
 _connection.connect()
-torch.utils.rename_privateuse1_backend("npu")
+torch.utils.backend_registration.rename_privateuse1_backend("npu")
 
 from torch_npu import adapt, formats, npu, operators, optim, utils  # noqa: E402, F401 (names of the package)
 from torch_npu._patches import order as _order  # noqa: E402

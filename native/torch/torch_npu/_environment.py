@@ -39,14 +39,14 @@ def flag(name: str, default: bool = False) -> bool:
 
 def number(name: str, default: int, low: int, high: int) -> int:
     """A whole number in a range."""
-    value = text(name, str(default))
+    written = text(name, str(default))
     try:
-        found = int(value)
+        whole = int(written)
     except ValueError:
-        found = low - 1
-    if not low <= found <= high:
-        raise ValueError(f"{name} must be a number from {low} to {high}, not {value!r}")
-    return found
+        whole = low - 1
+    if not low <= whole <= high:
+        raise ValueError(f"{name} must be a number from {low} to {high}, not {written!r}")
+    return whole
 
 
 def chip_mode() -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu._watch import h5
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
@@ -64,8 +65,8 @@ class dumper:
         load_file_path: str | None = None,
         load_with_acl_dump: bool = False,
     ) -> None:
-        given = dict(zip(_FLAGS, (enabled, use_dump, use_load, check_overflow, load_with_acl_dump), strict=True))
-        for name, value in given.items():
+        flags: tuple[object, ...] = (enabled, use_dump, use_load, check_overflow, load_with_acl_dump)
+        for name, value in zip(_FLAGS, flags, strict=True):
             if not isinstance(value, bool):
                 _refuse(f"{name} should be a bool but got {type(value).__name__}", ErrCode.TYPE)
         if use_dump + use_load + check_overflow > 1:
@@ -76,7 +77,7 @@ class dumper:
         self.entered = False
         if not self.enabled:
             return
-        if (check_overflow or load_with_acl_dump) and not torch.npu.is_available():
+        if (check_overflow or load_with_acl_dump) and not npu.is_available():
             _refuse("check_overflow and load_with_acl_dump need an NPU, there is none", ErrCode.UNAVAIL)
         self.dump_path = _dump_file(dump_path)
         loads = use_load or (
@@ -91,7 +92,7 @@ class dumper:
             )
         self.entered = True
         if self.enabled:
-            self._look = _Look(self, h5.h5py())
+            self._look = _Look(self, h5.library())
             dumper._active = True
             self._look.start()
         return self
@@ -133,25 +134,25 @@ class _Look(Looking):
     def look(self, func: Any, args: Any, kwargs: Any) -> Any:
         name, number = short_name(func), self._number
         self._number += 1
-        place = f"/{name}/{number}"
+        group = f"/{name}/{number}"
         if self._in is not None:
-            args, kwargs = self._loaded(func, args, kwargs, f"{place}/input")
-        given = named_arguments(func, args, kwargs)
+            args, kwargs = self._loaded(func, args, kwargs, f"{group}/input")
+        arguments = named_arguments(func, args, kwargs)
         if self._owner.check_overflow:
             return self._checked(func, args, kwargs, name, number)
         print(f"IR: {name} SeqId: {number} dump inputs")
-        h5.write(self._out, f"{place}/input", given)
+        h5.write(self._out, f"{group}/input", arguments)
         result = self._acl.look(func, args, kwargs) if self._acl is not None else func(*args, **kwargs)
         print(f"IR: {name} SeqId: {number} dump outputs")
-        h5.write(self._out, f"{place}/output", named_results(func, result))
+        h5.write(self._out, f"{group}/output", named_results(func, result))
         return result
 
-    def _loaded(self, func: Any, args: Any, kwargs: Any, place: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _loaded(self, func: Any, args: Any, kwargs: Any, group: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with the values of the file; one that the operator changes keeps its memory."""
         written = written_names(func)
         changed = {}
         for name, value in named_arguments(func, args, kwargs).items():
-            new = h5.loaded(self._in, place, name, value)
+            new = h5.loaded(self._in, group, name, value)
             if name in written and isinstance(value, torch.Tensor) and new is not value:
                 value.copy_(new)
                 new = value
@@ -160,9 +161,9 @@ class _Look(Looking):
         return tuple(values[: len(args)]), {name: changed[name] for name in kwargs}
 
     def _checked(self, func: Any, args: Any, kwargs: Any, name: str, number: int) -> Any:
-        given = named_arguments(func, args, kwargs)
-        before = {key: _copied(value) for key, value in given.items()} if written_names(func) else given
-        finite = _finite(given)
+        arguments = named_arguments(func, args, kwargs)
+        before = {key: _copied(value) for key, value in arguments.items()} if written_names(func) else arguments
+        finite = _finite(arguments)
         result = func(*args, **kwargs)
         results = named_results(func, result)
         if finite and not _finite(results):
@@ -177,11 +178,11 @@ class _Look(Looking):
 def _copied(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    if isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value):
-        return [_copied(one) for one in value]
+    if isinstance(value, list | tuple) and any(isinstance(element, torch.Tensor) for element in value):
+        return [_copied(element) for element in value]
     return value
 
 
 def _finite(values: dict[str, Any]) -> bool:
     """Whether no floating-point tensor has inf or nan."""
-    return all(bool(one.isfinite().all()) for _, one in tensors_in(values) if one.is_floating_point())
+    return all(bool(tensor.isfinite().all()) for _, tensor in tensors_in(values) if tensor.is_floating_point())

@@ -18,6 +18,7 @@ import torch
 
 from softnpu.base.trace import Span, bus
 from torch_npu import _C
+from torch_npu._runtime.face import torch_with_npu
 
 
 class Format(IntEnum):
@@ -94,7 +95,7 @@ def _converted(
 
 def _internal_allowed() -> bool:
     """One switch for all: the option of `torch.npu`, whose default the chip gives."""
-    return bool(torch.npu.config.allow_internal_format)
+    return bool(torch_with_npu.npu.config.allow_internal_format)
 
 
 def describe(tensor: torch.Tensor) -> Description:
@@ -109,29 +110,29 @@ def get_npu_format(self: torch.Tensor) -> Format:
 
 
 def _linear(module: torch.nn.Linear) -> Iterator[tuple[torch.Tensor | None, Format]]:
-    if not torch.npu.get_mm_bmm_format_nd():
+    if not torch_with_npu.npu.get_mm_bmm_format_nd():
         yield module.weight, Format.FRACTAL_NZ
 
 
 def _attention(module: torch.nn.MultiheadAttention) -> Iterator[tuple[torch.Tensor | None, Format]]:
-    if not torch.npu.get_mm_bmm_format_nd():
+    if not torch_with_npu.npu.get_mm_bmm_format_nd():
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             yield getattr(module, name), Format.FRACTAL_NZ
 
 
 def _batch_norm(module: torch.nn.BatchNorm2d) -> Iterator[tuple[torch.Tensor | None, Format]]:
-    if not torch.npu.is_jit_compile_false():
+    if not torch_with_npu.npu.is_jit_compile_false():
         for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
             yield tensor, Format.NC1HWC0
 
 
 def _conv2d(module: torch.nn.Conv2d) -> Iterator[tuple[torch.Tensor | None, Format]]:
-    if not torch.npu.is_jit_compile_false() and module.groups == 1:
+    if not torch_with_npu.npu.is_jit_compile_false() and module.groups == 1:
         yield module.weight, Format.FRACTAL_Z
 
 
 def _conv3d(module: torch.nn.Conv3d) -> Iterator[tuple[torch.Tensor | None, Format]]:
-    if not torch.npu.is_jit_compile_false():
+    if not torch_with_npu.npu.is_jit_compile_false():
         yield module.weight, Format.FRACTAL_Z_3D
 
 
@@ -165,7 +166,7 @@ def _cast_first(original: Callable[..., Any], device_of: Callable[..., Any]) -> 
     """A method that moves a module, preceded by `cast_weight`."""
 
     @wraps(original)
-    def move(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         device = device_of(*args, **kwargs)
         if device is not False:
             self.cast_weight(device)

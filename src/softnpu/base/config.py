@@ -31,7 +31,7 @@ def _env(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def _value(name: str) -> str:
+def value_of(name: str) -> str:
     """The value of a variable, that of its row when it is unset or empty."""
     return _env(name) or _row(name).default
 
@@ -55,7 +55,7 @@ def _bad(name: str, value: str, expected: str) -> NpuError:
 
 def device_kinds() -> tuple[str, ...]:
     """The kinds of the devices of this machine, in order of physical id."""
-    value, row = _value("SOFTNPU_DEVICES"), _row("SOFTNPU_DEVICES")
+    value, row = value_of("SOFTNPU_DEVICES"), _row("SOFTNPU_DEVICES")
     low, high = row.range
     expected = f"a count from {low} to {high} or a list such as host:4"
     if _is_number(value):
@@ -89,10 +89,11 @@ def visible_devices(count: int) -> tuple[int, ...]:
 def byte_size(name: str) -> int | None:
     """A size variable such as `8G`, or None when it is not set."""
     value = _env(name)
-    return _bytes(name, value) if value else None
+    return parse_size(name, value) if value else None
 
 
-def _bytes(name: str, value: str) -> int:
+def parse_size(name: str, value: str) -> int:
+    """Bytes of a text such as `8G`; NpuError for what is no size."""
     units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
     text = value.upper().removesuffix("IB").removesuffix("B")
     digits = text.rstrip("KMGT")
@@ -106,7 +107,7 @@ class Settings:
     """What the runtime takes from the environment; read once when a process object is made."""
 
     kinds: tuple[str, ...] = field(default_factory=device_kinds)
-    soc: str = field(default_factory=lambda: _value("SOFTNPU_SOC"))
+    soc: str = field(default_factory=lambda: value_of("SOFTNPU_SOC"))
     memory: int | None = field(default_factory=lambda: byte_size("SOFTNPU_MEMORY"))
     overcommit: bool = field(default_factory=lambda: _env("SOFTNPU_OVERCOMMIT") == "1")
     run_mode: int = field(default_factory=lambda: _run_mode())
@@ -119,7 +120,7 @@ class Settings:
 
 
 def _run_mode() -> int:
-    value = _value("SOFTNPU_RUN_MODE")
+    value = value_of("SOFTNPU_RUN_MODE")
     if value not in _row("SOFTNPU_RUN_MODE").choices:
         raise _bad("SOFTNPU_RUN_MODE", value, "host or device")
     return 1 if value == "host" else 0
@@ -139,23 +140,28 @@ def compute_threads() -> int:
     value = _env("SOFTNPU_THREADS")
     if not value:
         return len(os.sched_getaffinity(0))
-    low, high = _row("SOFTNPU_THREADS").range
-    if not _is_number(value) or not low <= int(value) <= high:
-        raise _bad("SOFTNPU_THREADS", value, f"a number from {low} to {high}")
-    return int(value)
+    return number("SOFTNPU_THREADS", value)
 
 
 def engine() -> str:
     """The engine that the user asks for, `auto` to let it be measured."""
-    return _choice("SOFTNPU_ENGINE", _value("SOFTNPU_ENGINE"))
+    return choice("SOFTNPU_ENGINE", value_of("SOFTNPU_ENGINE"))
 
 
-def _choice(name: str, value: str) -> str:
-    """A value that its row allows."""
+def choice(name: str, value: str) -> str:
+    """A value that its row allows; NpuError for another."""
     choices = _row(name).choices
     if choices and value not in choices:
         raise _bad(name, value, f"one of {', '.join(choices)}")
     return value
+
+
+def number(name: str, value: str) -> int:
+    """A number in the range of its row; NpuError for anything else."""
+    low, high = _row(name).range
+    if not _is_number(value) or not low <= int(value) <= high:
+        raise _bad(name, value, f"a number from {low} to {high}")
+    return int(value)
 
 
 def allow_new_opsets() -> None:
@@ -188,7 +194,7 @@ def cache_dir() -> Path:
 
 def graph_dumps() -> tuple[int, int, Path]:
     """DUMP_GE_GRAPH (0 none, 1 all, 2 without weights, 3 only the structure), DUMP_GRAPH_LEVEL and the folder."""
-    content, level = _number("DUMP_GE_GRAPH"), _number("DUMP_GRAPH_LEVEL")
+    content, level = _number_or_default("DUMP_GE_GRAPH"), _number_or_default("DUMP_GRAPH_LEVEL")
     return content, level, Path(_env("DUMP_GRAPH_PATH") or _env("ASCEND_WORK_PATH") or ".")
 
 
@@ -213,16 +219,16 @@ def runtime_dir() -> Path:
 class LogSettings:
     """Log variables; bad numbers fall back to the default, since the log cannot complain about itself."""
 
-    level: int = field(default_factory=lambda: _number("ASCEND_GLOBAL_LOG_LEVEL"))
+    level: int = field(default_factory=lambda: _number_or_default("ASCEND_GLOBAL_LOG_LEVEL"))
     modules: dict[str, int] = field(default_factory=lambda: _module_levels())
     events: bool = field(default_factory=lambda: _env("ASCEND_GLOBAL_EVENT_ENABLE") != "0")
     to_stdout: bool = field(default_factory=lambda: _to_stdout())
     directory: Path = field(default_factory=lambda: _log_directory())
-    files: int = field(default_factory=lambda: _number("ASCEND_HOST_LOG_FILE_NUM"))
+    files: int = field(default_factory=lambda: _number_or_default("ASCEND_HOST_LOG_FILE_NUM"))
     sync: bool = field(default_factory=lambda: _env("ASCEND_LOG_SYNC_SAVE") == "1")
 
 
-def _number(name: str) -> int:
+def _number_or_default(name: str) -> int:
     """A number in the range of its row, its default (0 where it has none) for everything else."""
     value, row = _env(name), _row(name)
     low, high = row.range
@@ -251,49 +257,6 @@ def _log_directory() -> Path:
     return Path(os.path.expanduser("~")) / "ascend" / "log"
 
 
-@dataclass(frozen=True)
-class FlowSettings:
-    """How DataFlow graphs are run: options of the graph or of `init` before environment variables."""
-
-    engine: str = "embedded"
-    on_death: str = "restart"
-    restarts: int = 3
-    strict: bool = False
-    memory_limit: int = 0
-    workspace: bool = False
-    timeline: str = ""
-    metrics_port: int = 0
-    metrics_token: str = ""
-
-    @classmethod
-    def load(cls, options: dict[str, str] | None = None) -> FlowSettings:
-        """The settings in force; NpuError for a value that means nothing."""
-        known = options or {}
-
-        def text(key: str) -> str:
-            name = f"SOFTNPU_FLOW_{key.upper()}"
-            return _choice(name, known.get(f"softnpu.flow.{key}") or _value(name))
-
-        def number(key: str) -> int:
-            name = f"SOFTNPU_FLOW_{key.upper()}"
-            value, (low, high) = text(key) or "0", _row(name).range
-            if not _is_number(value) or not low <= int(value) <= high:
-                raise _bad(name, value, f"a number from {low} to {high}")
-            return int(value)
-
-        return cls(
-            engine=text("engine"),
-            on_death=text("on_death"),
-            restarts=number("restarts"),
-            strict=text("strict") == "1",
-            memory_limit=_flow_memory(text("memory")),
-            workspace=text("workspace") == "1",
-            timeline=text("timeline"),
-            metrics_port=number("metrics_port"),
-            metrics_token=text("metrics_token"),
-        )
-
-
 def resource_config() -> str:
     """The description of machines and devices that a deployment is checked against; empty: none."""
     return _env("RESOURCE_CONFIG_PATH")
@@ -302,17 +265,3 @@ def resource_config() -> str:
 def ray_address(options: dict[str, str] | None = None) -> str:
     """The Ray cluster to join; empty: start one here."""
     return (options or {}).get("softnpu.flow.ray_address") or _env("RAY_ADDRESS")
-
-
-def _flow_memory(value: str) -> int:
-    """Bytes that a worker may allocate; by default what the machine has free, so that a mistake ends in MemoryError."""
-    if value:
-        return 0 if value == "0" else _bytes("SOFTNPU_FLOW_MEMORY", value)
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        return 0  # another system: no limit
-    return 0

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import softnpu
 from softnpu.base import config
@@ -20,9 +20,6 @@ from softnpu.compiler.errors import AtcError
 from softnpu.compiler.messages import error
 from softnpu.compiler.options.checks import check
 from softnpu.compiler.options.rows import ROWS, Options, Row, UsageError, parse
-
-if TYPE_CHECKING:
-    from softnpu.compiler.build import BuildResult
 
 FAILED, INTERRUPTED = 255, 130
 START = "ATC start working now, please wait for a moment."
@@ -70,10 +67,8 @@ def _run(words: Sequence[str]) -> list[str]:
         log = plog.log()
         log.configure(replace(log.settings, level=_LEVELS[options.log]))
     plog.log().write(plog.INFO, f"atc {softnpu.__version__}: {options.command_line}", "GE")
-    if options.given("singleop"):
-        warnings += _convert("build_single_ops", options)
-    elif options.mode == 0:
-        warnings += _convert("build", options)
+    if options.given("singleop") or options.mode == 0:
+        warnings += _convert(options)
     elif options.mode == 3:
         _precheck(options)
     else:
@@ -83,12 +78,15 @@ def _run(words: Sequence[str]) -> list[str]:
     return warnings
 
 
-def _convert(function: str, options: Options) -> list[str]:
+def _convert(options: Options) -> list[str]:
     """Let the compiler work; returns its warnings."""
-    from softnpu.compiler import build
+    # Late here and below: the compiler takes a third of the start, which --help and wrong options do without.
+    from softnpu.compiler.build import build
+    from softnpu.compiler.single_op.build import build_single_ops
 
+    convert = build_single_ops if options.given("singleop") else build
     with _progress() as progress:
-        result: BuildResult = getattr(build, function)(options, progress)
+        result = convert(options, progress)
     if result.info:
         _say(result.info)
     return list(result.warnings)
@@ -96,21 +94,20 @@ def _convert(function: str, options: Options) -> list[str]:
 
 def _precheck(options: Options) -> None:
     """Mode 3: write the report about every operator, and fail when one cannot be converted."""
-    from softnpu.compiler import build
-    from softnpu.compiler.inspection import describe
+    from softnpu.compiler.inspection import describe, precheck
 
-    report = build.check(options)
+    report = precheck.check(options)
     path = (config.work_path() or Path()) / options.check_report
     describe.write_json(path, report, "check_report")
     _say(f"The report is in {path}: {report['pass']} of {report['total']} operators can be converted.")
-    failed = [one for one in report["op"] if one["result"] != "success"]
+    failed = [row for row in report["op"] if row["result"] != "success"]
     if failed:
         raise _unsupported(report, failed, path)
 
 
 def _unsupported(report: dict[str, Any], failed: list[dict[str, Any]], path: Path) -> AtcError:
-    causes = [cause for one in failed for cause in one.get("cause", ())]
-    names = ", ".join(f"{one['name']} ({one['type']})" for one in failed[:_NAMED])
+    causes = [cause for row in failed for cause in row.get("cause", ())]
+    names = ", ".join(f"{row['name']} ({row['type']})" for row in failed[:_NAMED])
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     return AtcError(
         causes[0]["code"] if causes else "EZ3002",
@@ -186,9 +183,9 @@ def _defect(problem: Exception) -> AtcError:
         log.write(plog.ERROR, line, "GE")
     first = str(problem).strip().partition("\n")[0]
     written = log.enabled(plog.ERROR, "GE")
-    place = "printed above" if log.settings.to_stdout else f"in {log.settings.directory / 'debug' / 'plog'}"
+    location = "printed above" if log.settings.to_stdout else f"in {log.settings.directory / 'debug' / 'plog'}"
     solution = (
-        f"Report it with the log, which is {place}" if written else "Run again with --log=error and report the log"
+        f"Report it with the log, which is {location}" if written else "Run again with --log=error and report the log"
     )
     return error("E19999", reason=f"{type(problem).__name__}: {first}".rstrip(": "), solution=solution)
 

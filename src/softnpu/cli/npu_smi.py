@@ -218,19 +218,19 @@ def _check_device(request: Request, devices: Sequence[DeviceInfo]) -> None:
 def parse(words: Sequence[str]) -> Request:
     """The request that the words after `info` make; raises `Refusal` naming the first word that is wrong."""
     request = Request()
-    queue = [part for word in words for part in _split(word)]
+    queue = [part for argument in words for part in _split(argument)]
     while queue:
-        word = queue.pop(0)
-        if word in _FORMS:
+        argument = queue.pop(0)
+        if argument in _FORMS:
             if request.form != "table":
-                raise _bad(word)
-            request = replace(request, form=_FORMS[word])
-        elif word in ("--json", "--csv"):
-            request = replace(request, output=word[2:])
-        elif word in _VALUES and queue:
-            request = _VALUES[word](request, word, queue.pop(0))
+                raise _bad(argument)
+            request = replace(request, form=_FORMS[argument])
+        elif argument in ("--json", "--csv"):
+            request = replace(request, output=argument[2:])
+        elif argument in _VALUES and queue:
+            request = _VALUES[argument](request, argument, queue.pop(0))
         else:
-            raise _bad(word)
+            raise _bad(argument)
     if request.form == "type" and request.kind not in query.UNSUPPORTED.union(query.known_types()):
         raise _bad("-t", help_text.TYPES)
     _check_combination(request)
@@ -239,59 +239,59 @@ def parse(words: Sequence[str]) -> Request:
 
 def _check_combination(request: Request) -> None:
     follows = request.form in ("watch", "proc")
-    for word, value in (("-s", request.letters), ("-d", request.delay), ("--count", request.count)):
+    for option, value in (("-s", request.letters), ("-d", request.delay), ("--count", request.count)):
         if value is not None and not follows:
-            raise _bad(word)
+            raise _bad(option)
     if request.output == "csv" and request.form in ("list", "map", "type"):
         raise _bad("--csv", "CSV is about whole devices: choose its columns by --query.\n")
     if request.output == "json" and request.kind == "topo":
         raise _bad("--json")
 
 
-def _split(word: str) -> list[str]:
-    return word.split("=", 1) if word.startswith("--") else [word]
+def _split(argument: str) -> list[str]:
+    return argument.split("=", 1) if argument.startswith("--") else [argument]
 
 
-def _bad(word: str, usage: str = "") -> Refusal:
-    return Refusal(BAD_PARAMETER, f"Error parameter of {word}", usage)
+def _bad(option: str, usage: str = "") -> Refusal:
+    return Refusal(BAD_PARAMETER, f"Error parameter of {option}", usage)
 
 
-def _number(word: str, text: str, low: int = 0, high: int = 2**31 - 1) -> int:
+def _number(option: str, text: str, low: int = 0, high: int = 2**31 - 1) -> int:
     if not (text.isascii() and text.isdigit()) or not low <= int(text[:12]) <= high:
-        raise _bad(word)
+        raise _bad(option)
     return int(text)
 
 
-def _letters(request: Request, word: str, text: str) -> Request:
+def _letters(request: Request, option: str, text: str) -> Request:
     if not text or set(text) - set(WATCH_LETTERS):
-        raise _bad(word)
+        raise _bad(option)
     return replace(request, letters=text)
 
 
-def _columns(request: Request, word: str, text: str) -> Request:
+def _columns(request: Request, option: str, text: str) -> Request:
     names = tuple(name.strip() for name in text.split(","))
     unknown = [name for name in names if name not in QUERY_FIELDS]
     if unknown:
         known = ", ".join(QUERY_FIELDS)
-        raise _bad(word, f"Field {unknown[0]!r} is not known. Fields: {known}\n")
+        raise _bad(option, f"Field {unknown[0]!r} is not known. Fields: {known}\n")
     return replace(request, output="json" if request.output == "json" else "csv", columns=names)
 
 
-def _format(request: Request, word: str, text: str) -> Request:
+def _format(request: Request, option: str, text: str) -> Request:
     styles = frozenset(part.strip() for part in text.split(","))
     if not styles <= {"csv", "json", "noheader", "nounits"}:
-        raise _bad(word)
+        raise _bad(option)
     return replace(request, output="json" if "json" in styles else "csv", styles=styles)
 
 
 _FORMS = {"-l": "list", "-m": "map", "watch": "watch", "proc": "proc"}
 _VALUES: dict[str, Callable[[Request, str, str], Request]] = {
-    "-t": lambda request, word, text: replace(request, form="type", kind=text),
-    "-i": lambda request, word, text: replace(request, card=_number(word, text)),
-    "-c": lambda request, word, text: replace(request, chip=_number(word, text)),
-    "-p": lambda request, word, text: replace(request, physical=_number(word, text)),
-    "-d": lambda request, word, text: replace(request, delay=_number(word, text, 1, _MAX_DELAY)),
-    "--count": lambda request, word, text: replace(request, count=_number(word, text, 1)),
+    "-t": lambda request, option, text: replace(request, form="type", kind=text),
+    "-i": lambda request, option, text: replace(request, card=_number(option, text)),
+    "-c": lambda request, option, text: replace(request, chip=_number(option, text)),
+    "-p": lambda request, option, text: replace(request, physical=_number(option, text)),
+    "-d": lambda request, option, text: replace(request, delay=_number(option, text, 1, _MAX_DELAY)),
+    "--count": lambda request, option, text: replace(request, count=_number(option, text, 1)),
     "-s": _letters,
     "--query": _columns,
     "--query-npu": _columns,

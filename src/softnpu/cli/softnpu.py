@@ -66,18 +66,19 @@ def _refuse(text: str, remedy: str) -> int:
 
 def _dispatch(words: list[str]) -> int:
     try:
-        given = _parser().parse_args(words)
+        arguments = _parser().parse_args(words)
     except SystemExit as ending:  # --help and --version have printed what was asked for
         return int(ending.code or 0)
-    if given.command == "info":
+    # Late: the engines take most of the start, which --help and `info` do without.
+    if arguments.command == "info":
         from softnpu.cli.run.info import show as show_info
 
-        show_info(given.model, given.json)
+        show_info(arguments.model, arguments.json)
         return OK
     from softnpu.cli.run.report import show
     from softnpu.cli.run.session import run
 
-    options = _options(given)
+    options = _options(arguments)
     result = run(options)
     show(result, options)
     return OK if result.equal else DIFFERENT
@@ -151,28 +152,28 @@ def _positive(text: str) -> float:
     return value
 
 
-def _options(given: argparse.Namespace) -> RunOptions:
-    gears = [name for name in ("dymBatch", "dymHW", "dymDims", "dymShape") if getattr(given, name) is not None]
+def _options(arguments: argparse.Namespace) -> RunOptions:
+    gears = [name for name in ("dymBatch", "dymHW", "dymDims", "dymShape") if getattr(arguments, name) is not None]
     if len(gears) > 1:
         raise Refusal(f"--{gears[0]} and --{gears[1]} exclude each other", "a model is built for one of them")
     return RunOptions(
-        model=given.model,
-        inputs=[part for part in given.input.split(",") if part],
-        output=given.output,
-        outfmt=given.outfmt,
-        loop=given.loop,
-        warmup=given.warmup,
-        device=given.device,
-        batch=given.dymBatch,
-        hw=given.dymHW,
-        dims=given.dymDims,
-        shapes=given.dymShape,
-        output_sizes=given.outputSize,
-        batch_size=given.batchsize,
-        original=given.compare,
-        tolerance=given.tolerance,
-        seed=given.seed,
-        json=given.json,
+        model=arguments.model,
+        inputs=[part for part in arguments.input.split(",") if part],
+        output=arguments.output,
+        outfmt=arguments.outfmt,
+        loop=arguments.loop,
+        warmup=arguments.warmup,
+        device=arguments.device,
+        batch=arguments.dymBatch,
+        hw=arguments.dymHW,
+        dims=arguments.dymDims,
+        shapes=arguments.dymShape,
+        output_sizes=arguments.outputSize,
+        batch_size=arguments.batchsize,
+        original=arguments.compare,
+        tolerance=arguments.tolerance,
+        seed=arguments.seed,
+        json=arguments.json,
     )
 
 

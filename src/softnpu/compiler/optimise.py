@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softnpu.compiler.interface.shapes import Shapes
 from softnpu.compiler.lowering.fold import fold
 from softnpu.compiler.lowering.infer import infer_graph
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Shapes
 from softnpu.compiler.passes import fusion, order
 from softnpu.compiler.passes.aipp import config as aipp_config
 from softnpu.compiler.passes.aipp import fold as aipp_fold

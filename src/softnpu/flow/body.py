@@ -12,8 +12,8 @@ from softnpu.flow.plan import BodySpec
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a body runs: what `get_running_*` and the attributes of a function answer."""
+class InstanceInfo:
+    """The node instance in which a body runs: what `get_running_*` and the attributes of a function answer."""
 
     node: str
     input_num: int
@@ -57,7 +57,7 @@ class Body(Protocol):
     )
     takes_exceptions: bool  # wants an empty call when another node raised for a transaction
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Load and construct; an exception here means that the node cannot be deployed."""
 
     def call(self, function: int, messages: Sequence[Message], out: Outlet) -> int:

@@ -24,8 +24,8 @@ class Item:
 
     def fail(self, key: str, what: str) -> NoReturn:
         """Refuse the file because of this key."""
-        place = f"{self.where}.{key}" if self.where and key else self.where or key or "the file"
-        raise DfException(f"{self.path}: {place} {what}", codes.PARAM_INVALID)
+        where = f"{self.where}.{key}" if self.where and key else self.where or key or "the file"
+        raise DfException(f"{self.path}: {where} {what}", codes.PARAM_INVALID)
 
     def has(self, key: str) -> bool:
         """Whether the key is there."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 TENSOR_DATA = 0
 RAW_DATA = 1
 TORCH_TENSOR = 1023
@@ -30,6 +32,11 @@ class Payload:
         self.chunks = chunks
         self.value = value
         self.owned = False  # nobody else looks at the chunks: their memory may be passed on
+
+
+def nbytes_of(chunk: Any) -> int:
+    """The length of a chunk."""
+    return chunk.nbytes if isinstance(chunk, np.ndarray) else memoryview(chunk).nbytes
 
 
 EMPTY = Payload(NULL)

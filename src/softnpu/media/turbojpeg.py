@@ -94,23 +94,19 @@ class Decoder:
         """Whether the last failure was a warning: the picture was decoded, but the data is not right."""
         return bool(self.library.tjGetErrorCode(self.handle) == _WARNING)
 
-    def header(self, source: Plane) -> tuple[int, int, str] | None:
-        """Width, height and sub-sampling as the library reads them; None when it cannot."""
+    def header(self, address: int, size: int) -> tuple[int, int, str] | None:
+        """Width, height and sub-sampling of a file as the library reads them; None when it cannot."""
         width, height, sampling, space = (ctypes.c_int() for _ in range(4))
-        failed = self.library.tjDecompressHeader3(
-            self.handle, source.ctypes.data, source.size, width, height, sampling, space
-        )
+        failed = self.library.tjDecompressHeader3(self.handle, address, size, width, height, sampling, space)
         if failed and not self.only_warned():
             return None
         index = sampling.value
         return width.value, height.value, _SAMPLINGS[index] if 0 <= index < len(_SAMPLINGS) else str(index)
 
-    def to_planes(self, source: Plane, planes: Sequence[Plane], width: int, height: int) -> bool:
+    def to_planes(self, address: int, size: int, planes: Sequence[Plane], width: int, height: int) -> bool:
         """Decode a file into planes; False when the library is not content."""
         pointers, strides = _layout(planes)
-        failed = self.library.tjDecompressToYUVPlanes(
-            self.handle, source.ctypes.data, source.size, pointers, width, strides, height, 0
-        )
+        failed = self.library.tjDecompressToYUVPlanes(self.handle, address, size, pointers, width, strides, height, 0)
         return not failed
 
 

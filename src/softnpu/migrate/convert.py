@@ -87,7 +87,7 @@ _PLACES = ("__main__", "DataLoader", ".to(", "map_location", "torch.device", VAR
 def _special(text: str, options: Options) -> bool:
     """Whether a mode that does more than renaming may act on a file."""
     special = options.specify_device or options.distributed or options.modelarts
-    return special and any(word in text for word in _PLACES)
+    return special and any(name in text for name in _PLACES)
 
 
 def _unsupported(uses: Used, rules: Rules) -> list[Finding]:

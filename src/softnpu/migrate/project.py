@@ -224,15 +224,15 @@ def _report(job: Job, summary: Summary, main: Path | None, built: Path) -> None:
 
 def _warn_no_loader(summary: Summary, main: str) -> None:
     """Loaders that a library makes are out of reach; without a share each, all processes would train on the same data."""
-    divided = any(SHARE in change.message for one in summary.files for change in one.changes)
-    known = any("DistributedSampler" in one.before for one in summary.files)
+    divided = any(SHARE in change.message for file in summary.files for change in file.changes)
+    known = any("DistributedSampler" in file.before for file in summary.files)
     if summary.changed and not divided and not known:
         advice = "no DataLoader was found to divide among the processes; give the one that you use a DistributedSampler"
         summary.warnings.append((main, advice))
 
 
 def _warn_import_path(summary: Summary, text: str) -> None:
-    inner = [one.path for one in summary.files if os.sep in one.path and text in one.after]
+    inner = [file.path for file in summary.files if os.sep in file.path and text in file.after]
     if inner:
         advice = f"run programs with PYTHONPATH={summary.target}, so that they find the helper package"
         summary.warnings.append((inner[0], f"{len(inner)} files below the top folder use {text[:-1]}: {advice}"))

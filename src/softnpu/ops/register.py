@@ -23,7 +23,7 @@ _KEYWORDS = frozenset({"if", "while", "and", "or", "not", "is", "with", "for", "
 
 
 def file_of(type: str) -> str:
-    """The name of the file of a CANN type: BatchMatMulV2 → batch_mat_mul_v2."""
+    """The name of the file of a CANN type: SoftmaxV2 → softmax_v2."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type)
     name = re.sub(r"_+", "_", text).lower()
     return f"{name}_" if name in _KEYWORDS else name

@@ -12,8 +12,8 @@ import pytest
 import dataflow as df
 from softnpu.flow.bodies import function
 from softnpu.flow.message import ARRAY, Message, Payload
-from softnpu.flow.transport.memory import ARENA_SIZE, TOKENS, Arena, Atlas, block_view_of, rounded
 from softnpu.flow.values import codec
+from softnpu.flow.values.memory import ARENA_SIZE, TOKENS, Arena, Atlas, block_view_of, rounded
 from softnpu.flow.values.register import MsgTypeRegister
 from softnpu.runtime.memory import segment
 

@@ -19,7 +19,7 @@ from softnpu.flow.engines.ray import cluster, records
 from softnpu.flow.engines.ray.link import Incoming, Outgoing
 from softnpu.flow.message import EOS, Message, Payload
 from softnpu.flow.plan import BodySpec, Function, Node, Plan
-from softnpu.flow.planning.layout import Channel
+from softnpu.flow.transport.layout import Channel
 from tests.dataflow.engine_support import Line, gone
 from tests.waiting import eventually
 
@@ -309,7 +309,7 @@ def _plan(**resources: int) -> Plan:
 
 def test_resources_in_the_words_of_ray() -> None:
     assert cluster.needs(_plan(num_cpus=2, memory=100, num_npus=1)) == [{"CPU": 2, "memory": 100 << 20, "NPU": 1}]
-    from softnpu.flow.planning.layout import arrange
+    from softnpu.flow.transport.layout import arrange
 
     plan = _plan(num_cpus=1, memory=64, num_npus=1)
     options = cluster.Places(ray, plan, arrange(plan)).options(1)

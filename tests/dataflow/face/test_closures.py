@@ -14,10 +14,10 @@ from softnpu.base.errors import NpuError
 from softnpu.flow import codes
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.model import ModelBody
-from softnpu.flow.body import Place
+from softnpu.flow.body import InstanceInfo
+from softnpu.flow.models import build as model_build
+from softnpu.flow.models.build import ModelSource, build
 from softnpu.flow.plan import INPUT, BodySpec, Function, Node, Plan, Port
-from softnpu.flow.planning import model_build
-from softnpu.flow.planning.model_build import ModelSource, build
 from tests.dataflow.dataflow_support import arithmetic, arrays, tensor
 
 ONNX = 2
@@ -109,4 +109,4 @@ def test_model_that_cannot_be_loaded_fails_at_the_start() -> None:
 
     broken = BodySpec(model_build.LOADER, {"name": "x", "om": b"IMOD" + bytes(400), "inputs": [], "outputs": []})
     with pytest.raises(NpuError):
-        Closures({"net": broken}).start(Place("node", 1, 1))
+        Closures({"net": broken}).start(InstanceInfo("node", 1, 1))

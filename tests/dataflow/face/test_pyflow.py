@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dataflow as df
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec
 from softnpu.flow.values import codec
@@ -33,13 +33,13 @@ class Sink:
         return [(output, value) for output, value, _ in self.sent]
 
 
-def body_of(decorated: Any, *args: Any, place: Place | None = None, **kwargs: Any):
+def body_of(decorated: Any, *args: Any, place: InstanceInfo | None = None, **kwargs: Any):
     """The body that a worker would have, here."""
     node = decorated.fnode(*args, **kwargs)
     work = node.point.work
     spec = BodySpec(work.loader, {**work.data, "functions": work.functions, "output_map": list(range(work.output_num))})
     body = load(spec)
-    body.start(place or Place(node.name, node.input_num, node.output_num))
+    body.start(place or InstanceInfo(node.name, node.input_num, node.output_num))
     return body
 
 
@@ -408,7 +408,7 @@ def test_running_ids(flow, capsys) -> None:
         def go(self, a):
             return self.device, df.get_running_instance_id(), df.get_running_instance_num()
 
-    body = body_of(Where, place=Place("n", 1, 1, device_id=3, instance_id=1, instance_num=2))
+    body = body_of(Where, place=InstanceInfo("n", 1, 1, device_id=3, instance_id=1, instance_num=2))
     assert run(body, 0) == (0, [(0, (3, 1, 2))])
     for ask in (df.get_running_device_id, df.get_running_instance_id, df.get_running_instance_num):
         assert ask() is None
@@ -470,7 +470,7 @@ def test_entry_with_a_context(flow) -> None:
         return a + b
 
     sink = Sink()
-    context = MetaRunContext(Place("n", 2, 1), sink, {0: 0}, None)
+    context = MetaRunContext(InstanceInfo("n", 2, 1), sink, {0: 0}, None)
     assert add(context, [FlowMsg(message(1)), FlowMsg(message(2))]) == 0 and sink.values == [(0, 3)]
     failed = message(1)
     failed.ret_code = 9900001

@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from dataflow.flow_func.flowfunc_wrapper import FlowFuncLogLevel, FlowFuncLogType
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.functions.run_context import MetaRunContext, PyMetaParams
 from softnpu.flow.message import EMPTY, Message
 from softnpu.flow.plan import BodySpec
@@ -37,14 +37,14 @@ def tensor_message(array: Any, trans_id: int = 1) -> Message:
 
 
 def context(sink: Sink, source: Message | None = None, outputs: int = 2, **place: Any) -> MetaRunContext:
-    return MetaRunContext(Place("node", 1, outputs, **place), sink, {n: n for n in range(outputs)}, source)
+    return MetaRunContext(InstanceInfo("node", 1, outputs, **place), sink, {n: n for n in range(outputs)}, source)
 
 
-def body_of(point: df.FuncProcessPoint, place: Place | None = None):
+def body_of(point: df.FuncProcessPoint, place: InstanceInfo | None = None):
     work = point.work
     extra = {"functions": work.functions, "output_map": list(range(work.output_num)), "closures": {}}
     body = load(BodySpec(work.loader, {**work.data, **extra}))
-    body.start(place or Place("node", work.input_num, work.output_num, attributes=point.init_params))
+    body.start(place or InstanceInfo("node", work.input_num, work.output_num, attributes=point.init_params))
     return body
 
 
@@ -143,7 +143,9 @@ def test_attributes(capsys) -> None:
     for name, value in values.items():
         assert point.set_init_param(name, value) is None
     params = PyMetaParams(
-        Place("node", 2, 1, device_id=1, instance_id=2, instance_num=3, work_path="w", attributes=point.init_params)
+        InstanceInfo(
+            "node", 2, 1, device_id=1, instance_id=2, instance_num=3, work_path="w", attributes=point.init_params
+        )
     )
     getters = {
         "int": params.get_attr_int, "ints": params.get_attr_int_list, "intss": params.get_attr_int_list_list,

@@ -14,8 +14,8 @@ import pytest
 from softnpu.flow import codes
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import EOS, PICKLE, PICKLED, Message, Payload
-from softnpu.flow.planning import model_build
-from softnpu.flow.planning.model_build import ModelSource, build, build_all
+from softnpu.flow.models import build as model_build
+from softnpu.flow.models.build import ModelSource, build, build_all
 from tests.dataflow.dataflow_support import arithmetic, arrays, call, started, tensor, tensorflow_difference
 
 TENSORFLOW, ONNX, MINDSPORE = 1, 2, 3

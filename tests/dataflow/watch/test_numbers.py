@@ -110,7 +110,7 @@ def test_rate_is_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
         def __init__(self) -> None:
-            from softnpu.flow.planning.layout import arrange
+            from softnpu.flow.transport.layout import arrange
 
             self.layout = arrange(self.plan, one_process=True)
             self.rows = [cells.Cells(bytearray(cells.ROW), 0)]

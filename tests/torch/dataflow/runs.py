@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.plan import BodySpec
 from softnpu.flow.values import torch_door
@@ -26,7 +26,7 @@ def started(node: Any, device: int = 0) -> Any:
     work = node.point.work
     data = {**work.data, "functions": work.functions, "output_map": list(range(node.output_num))}
     body = load(BodySpec(work.loader, data))
-    body.start(Place(node.name, node.input_num, node.output_num, device_id=device))
+    body.start(InstanceInfo(node.name, node.input_num, node.output_num, device_id=device))
     return body
 
 

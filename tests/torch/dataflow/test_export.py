@@ -12,13 +12,13 @@ import torch_npu  # noqa: F401
 from torch import nn
 
 from softnpu.flow import codes
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.drawing.decorate import method
 from softnpu.flow.drawing.npu_model import npu_model
 from softnpu.flow.drawing.points import Framework
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import TORCH_TENSOR, Message
-from softnpu.flow.planning import model_build
+from softnpu.flow.models import build
 from softnpu.flow.values import codec, dtypes, torch_door
 from softnpu.flow.values.tensor import TensorDesc
 from tests.torch.dataflow.runs import Sink
@@ -42,11 +42,11 @@ class Eager(nn.Module):
 
 
 def model_body(node: Any) -> Any:
-    source = model_build.ModelSource(
+    source = build.ModelSource(
         node.point.framework.value, node.point.graph_file, node.name, node.input_num, node.output_num
     )
-    body = load(model_build.build(source))
-    body.start(Place(node.name, node.input_num, node.output_num))
+    body = load(build.build(source))
+    body.start(InstanceInfo(node.name, node.input_num, node.output_num))
     return body
 
 

@@ -38,24 +38,24 @@ def model(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    made.ir_version = 8
-    return onnx.shape_inference.infer_shapes(made)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    proto.ir_version = 8
+    return onnx.shape_inference.infer_shapes(proto)
 
 
-def load(made: onnx.ModelProto, folder: Path) -> Graph:
+def load(proto: onnx.ModelProto, folder: Path) -> Graph:
     """The graph of a model, with shapes."""
     path = folder / "model.onnx"
-    onnx.save(made, path)
+    onnx.save(proto, path)
     graph, _ = read(path)
     infer_graph(graph)
     graph.verify()
     return graph
 
 
-def original(made: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray]:
+def original(proto: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray]:
     """What onnxruntime makes of the model file, unoptimised."""
-    return _session(made.SerializeToString()).run(None, feeds)
+    return _session(proto.SerializeToString()).run(None, feeds)
 
 
 def compute(graph: Graph, feeds: Arrays, optimised: bool = False) -> list[np.ndarray]:

@@ -15,8 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.compiler import build
 from softnpu.compiler.errors import AtcError
+from softnpu.compiler.inspection import precheck
 from softnpu.compiler.lowering import engine_check
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.single_op.build import build_single_ops
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place
 from softnpu.graph.om import Om
@@ -37,9 +39,9 @@ def dense() -> onnx.ModelProto:
     return model(nodes, {"x": (2, 64)}, ["y"], {"w": WEIGHT})
 
 
-def options(made: onnx.ModelProto | None = None, **more: Any) -> Options:
-    if made is not None:
-        Path("m.onnx").write_bytes(made.SerializeToString())
+def options(proto: onnx.ModelProto | None = None, **more: Any) -> Options:
+    if proto is not None:
+        Path("m.onnx").write_bytes(proto.SerializeToString())
     return Options({"model": "m.onnx", "framework": 5, "output": "out/m", "soc_version": "Ascend310P3", **more})
 
 
@@ -93,8 +95,8 @@ def test_what_the_file_says() -> None:
 @pytest.mark.parametrize("folding", [True, False])
 def test_without_folding_the_numbers_are_the_same(folding: bool) -> None:
     nodes = [helper.make_node("Neg", ["w"], ["n"], "neg"), helper.make_node("MatMul", ["x", "n"], ["y"], "dense")]
-    made = model(nodes, {"x": (2, 64)}, ["y"], {"w": WEIGHT})
-    (path,) = build.build(options(made, oo_constant_folding=folding)).files
+    proto = model(nodes, {"x": (2, 64)}, ["y"], {"w": WEIGHT})
+    (path,) = build.build(options(proto, oo_constant_folding=folding)).files
     np.testing.assert_allclose(compute(path), X @ -WEIGHT, rtol=1e-4, atol=1e-5)
 
 
@@ -109,18 +111,18 @@ def test_the_same_model_twice_is_the_same_file() -> None:
 
 
 def bad_operator() -> onnx.ModelProto:
-    made = dense()
-    made.graph.node[1].op_type = "NoSuchOperator"
-    return made
+    proto = dense()
+    proto.graph.node[1].op_type = "NoSuchOperator"
+    return proto
 
 
 def bad_types() -> onnx.ModelProto:
     """Passes the reader; the engine refuses it."""
-    made = dense()
-    made.graph.node[1].CopyFrom(helper.make_node("BitwiseNot", ["m"], ["y"], "relu"))
-    made.opset_import[0].version = 18
-    made.graph.output[0].ClearField("type")
-    return made
+    proto = dense()
+    proto.graph.node[1].CopyFrom(helper.make_node("BitwiseNot", ["m"], ["y"], "relu"))
+    proto.opset_import[0].version = 18
+    proto.graph.output[0].ClearField("type")
+    return proto
 
 
 def no_model() -> onnx.ModelProto:
@@ -181,9 +183,9 @@ def test_external_weights() -> None:
 
 
 def test_weights_of_the_source_in_another_file() -> None:
-    made = dense()
+    proto = dense()
     onnx.save(
-        made, "m.onnx", save_as_external_data=True, all_tensors_to_one_file=True, location="w.bin", size_threshold=0
+        proto, "m.onnx", save_as_external_data=True, all_tensors_to_one_file=True, location="w.bin", size_threshold=0
     )
     (path,) = build.build(options()).files
     Path("w.bin").unlink()
@@ -206,12 +208,12 @@ def test_strings_cannot_go_in_or_out(side: str) -> None:
     string = TensorProto.STRING
     if side == "input":
         node = helper.make_node("StringNormalizer", ["x"], ["y"], "s")
-        made = model([node], {"x": (string, (2,))}, ["y"])
+        proto = model([node], {"x": (string, (2,))}, ["y"])
     else:
         node = helper.make_node("Cast", ["x"], ["y"], "cast", to=string)
-        made = model([node], {"x": (2,)}, ["y"])
+        proto = model([node], {"x": (2,)}, ["y"])
     with pytest.raises(AtcError) as caught:
-        build.build(options(made))
+        build.build(options(proto))
     assert caught.value.code == "E10055" and "strings" in caught.value.message
 
 
@@ -219,7 +221,7 @@ def test_strings_cannot_go_in_or_out(side: str) -> None:
 
 
 def test_the_report_of_mode_3() -> None:
-    report = build.check(options(dense()))
+    report = precheck.check(options(dense()))
     rows = {row["name"]: row["result"] for row in report["op"]}
     assert (report["result"], report["fail"]) == ("success", 0)
     assert report["total"] == report["pass"] == len(rows)
@@ -228,7 +230,7 @@ def test_the_report_of_mode_3() -> None:
 
 
 def test_the_report_names_what_fails() -> None:
-    report = build.check(options(bad_operator()))
+    report = precheck.check(options(bad_operator()))
     assert (report["result"], report["fail"]) == ("failed", 1)
     (row,) = (row for row in report["op"] if row["result"] == "failed")
     assert row["name"] == "relu" and "NoSuchOperator" in row["cause"][0]["message"]
@@ -236,11 +238,11 @@ def test_the_report_names_what_fails() -> None:
 
 
 def test_all_unknown_operators_are_told_at_once() -> None:
-    made = dense()
-    for node in made.graph.node:
+    proto = dense()
+    for node in proto.graph.node:
         node.op_type = f"Strange{node.op_type}"
     with pytest.raises(AtcError) as caught:
-        build.build(options(made))
+        build.build(options(proto))
     assert caught.value.code == "E16002"
     assert "StrangeMatMul" in caught.value.message and "StrangeRelu" in caught.value.message
     assert "torch_npu.onnx.define" not in str(caught.value)  # which is for operators of one's own domain
@@ -259,7 +261,7 @@ def test_a_folder_of_single_operators() -> None:
     ]
     Path("ops.json").write_text(json.dumps(rows))
     told: list[str] = []
-    result = build.build_single_ops(
+    result = build_single_ops(
         Options({"singleop": "ops.json", "output": "out", "soc_version": "Ascend310P3"}),
         lambda stage, _: told.append(stage),
     )
@@ -281,5 +283,5 @@ def test_the_program_is_plain_onnx() -> None:
     onnx.checker.check_model(onnx.load_from_string(data))
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(session.run(None, {"x": X})[0], np.maximum(X @ WEIGHT, 0), rtol=1e-4, atol=1e-5)
-    (stored,) = (one for one in onnx.load_from_string(data).graph.initializer if list(one.dims) == [64, 16])
+    (stored,) = (tensor for tensor in onnx.load_from_string(data).graph.initializer if list(tensor.dims) == [64, 16])
     np.testing.assert_array_equal(numpy_helper.to_array(stored), WEIGHT)

@@ -15,10 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from softnpu.base.trace import Span, bus
 from softnpu.base.watch import NodeRun
 from softnpu.compiler import build
-from softnpu.compiler.interface import shapes
+from softnpu.compiler.interface.model_info import describe_model
 from softnpu.compiler.lowering.infer import infer_node
 from softnpu.compiler.options import checks
 from softnpu.compiler.options.rows import parse
+from softnpu.compiler.options.shapes import Shapes
+from softnpu.compiler.write import write
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place, view
 from softnpu.executor.engines.nodewise import NodeError, NodewiseEngine
@@ -186,9 +188,9 @@ def host_model() -> Om:
         infer_node(graph, node)
         last = node.output
     graph.outputs.append(Output(last, "y"))
-    info = build.describe_model(graph, shapes.Shapes())
+    info = describe_model(graph, Shapes())
     options = parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
-    build.write(graph, info, Path("host.om"), options, check=True)
+    write(graph, info, Path("host.om"), options, check=True)
     return Om.open(Path("host.om"))
 
 

@@ -85,11 +85,11 @@ def planes_by_ffmpeg(file: bytes) -> list[np.ndarray[Any, Any]]:
 
     decoder = av.CodecContext.create("mjpeg", "r")
     frame = decoder.decode(av.Packet(file))[0]
-    found = []
+    planes = []
     for plane in frame.planes:
         rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-        found.append(rows[:, : plane.width].copy())
-    return found
+        planes.append(rows[:, : plane.width].copy())
+    return planes
 
 
 class Guarded:

@@ -71,21 +71,21 @@ def encode(numbers: Array, form: PixelFormat) -> Array:
 def channels(pixels: Pixels) -> dict[str, Array]:
     """Every channel at full size, by its letter: chroma repeated."""
     form, width, height = pixels.format, pixels.width, pixels.height
-    found: dict[str, Array] = {}
+    by_letter: dict[str, Array] = {}
     if form.packed:
         for position, letter in enumerate(form.channels):
             values = pixels.planes[0][..., position]
             if letter == "y":
-                luma = found.setdefault("y", np.zeros((height, values.shape[1] * 2)))
+                luma = by_letter.setdefault("y", np.zeros((height, values.shape[1] * 2)))
                 luma[:, position // 2 :: 2] = values
             else:
-                found[letter] = decode(values, form).repeat(2, 1)
+                by_letter[letter] = decode(values, form).repeat(2, 1)
     else:
         for spec, plane in zip(form.planes, pixels.planes, strict=True):
             cube = plane.reshape(*plane.shape[:2], -1)
             for position, letter in enumerate(spec.channels):
-                found[letter] = decode(cube[..., position], form).repeat(spec.y, 0).repeat(spec.x, 1)
-    return {letter: values[:height, :width] for letter, values in found.items()}
+                by_letter[letter] = decode(cube[..., position], form).repeat(spec.y, 0).repeat(spec.x, 1)
+    return {letter: values[:height, :width] for letter, values in by_letter.items()}
 
 
 def mean_of_blocks(channel: Array, across: int, down: int) -> Array:
@@ -96,39 +96,41 @@ def mean_of_blocks(channel: Array, across: int, down: int) -> Array:
     return np.floor(total / (across * down) + 0.5)
 
 
-def apply(matrix: Array, found: dict[str, Array], source: str, target: str) -> dict[str, Array]:
+def apply(matrix: Array, channels: dict[str, Array], source: str, target: str) -> dict[str, Array]:
     """A colour matrix in float64."""
     rows = matrix.astype(np.float64)
-    stack = np.stack([found[letter] for letter in source], -1)
+    stack = np.stack([channels[letter] for letter in source], -1)
     result = np.floor(stack @ rows[:, :3].T + rows[:, 3] + 0.5 + 1e-6).clip(0, 255)
     return {letter: result[..., index] for index, letter in enumerate(target)}
 
 
-def as_bytes(found: dict[str, Array], form: PixelFormat) -> dict[str, Array]:
+def as_bytes(channels: dict[str, Array], form: PixelFormat) -> dict[str, Array]:
     if form.bits == 10:
-        return {letter: np.floor(values / 256) for letter, values in found.items()}
-    return {letter: np.rint(values).clip(0, 255) for letter, values in found.items()}
+        return {letter: np.floor(values / 256) for letter, values in channels.items()}
+    return {letter: np.rint(values).clip(0, 255) for letter, values in channels.items()}
 
 
 def expected(src: Pixels, form: PixelFormat, to_rgb: Array, to_yuv: Array, alpha: int = 255) -> dict[str, Array]:
     """What every channel of the converted picture holds: chroma in its own size, numbers as the format keeps them."""
-    found = channels(src)
+    by_letter = channels(src)
     if src.format.bits == 10 and form.bits == 10:
         return {
             letter: values if letter == "y" else mean_of_blocks(values, *form.chroma)
-            for letter, values in found.items()
+            for letter, values in by_letter.items()
         }
     keeps_numbers = src.format.space == form.space == "rgb" or src.format.planes == form.planes
     if not (keeps_numbers and src.format.bits == form.bits):
-        found = as_bytes(found, src.format)
+        by_letter = as_bytes(by_letter, src.format)
     if src.format.space == "yuv":
         for letter in "uv":
-            found.setdefault(letter, np.full((src.height, src.width), 128.0))
+            by_letter.setdefault(letter, np.full((src.height, src.width), 128.0))
     if src.format.space != form.space:
-        found = apply(to_rgb, found, "yuv", "rgb") if form.space == "rgb" else apply(to_yuv, found, "rgb", "yuv")
+        by_letter = (
+            apply(to_rgb, by_letter, "yuv", "rgb") if form.space == "rgb" else apply(to_yuv, by_letter, "rgb", "yuv")
+        )
     for letter in "ax":
-        found.setdefault(letter, np.full((src.height, src.width), float(alpha)))
-    wanted = {letter: found[letter] for letter in set(form.channels)}
+        by_letter.setdefault(letter, np.full((src.height, src.width), float(alpha)))
+    wanted = {letter: by_letter[letter] for letter in set(form.channels)}
     for letter in "uv":
         if letter in wanted:
             wanted[letter] = mean_of_blocks(wanted[letter], *form.chroma)

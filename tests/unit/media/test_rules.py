@@ -45,7 +45,7 @@ def test_a_plain_picture_is_taken_everywhere(chip: Any, family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "shape", "word"),
+    ("family", "shape", "reason"),
     [
         ("310", (100, 100, 100, 100), "multiple of 16"),
         ("310P", (100, 100, 100, 100), "multiple of 16"),
@@ -57,9 +57,9 @@ def test_a_plain_picture_is_taken_everywhere(chip: Any, family: str) -> None:
         ("310", (9000, 100, 9008, 100), "outside"),
     ],
 )
-def test_what_a_chip_refuses_as_input(chip: Any, family: str, shape: tuple[int, ...], word: str) -> None:
+def test_what_a_chip_refuses_as_input(chip: Any, family: str, shape: tuple[int, ...], reason: str) -> None:
     chip(family)
-    assert word in refused("vpc", "in", picture(*shape))
+    assert reason in refused("vpc", "in", picture(*shape))
 
 
 def test_the_newer_chips_take_tight_strides(chip: Any) -> None:
@@ -144,13 +144,13 @@ def test_memory_that_an_engine_cannot_reach(chip: Any, runtime: None) -> None:
     rules.check_memory("vpc", "in", own)
     rules.check_memory("vdec", "in", other)
     rules.check_memory("venc", "in", other)
-    for engine, address, version, word in (
+    for engine, address, version, reason in (
         ("vpc", other, 1, "acl.rt.malloc"),
         ("vpc", other, 2, "acl.rt.malloc"),
         ("jpegd", host, 1, "host memory"),
         ("vdec", own + 8, 1, "multiple of 16"),
     ):
-        with pytest.raises(NpuError, match=word):
+        with pytest.raises(NpuError, match=reason):
             rules.check_memory(engine, "in", address, version)
     chip("910B")
     rules.check_memory("vpc", "in", other, 2)

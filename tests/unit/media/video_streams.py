@@ -68,8 +68,8 @@ def probe(data, codec):
     command = ["ffprobe", "-v", "error", "-f", codec, "-show_entries", entries, "-of", "json", "-"]
     done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=60)
     assert done.stderr == b""
-    found = json.loads(done.stdout)
-    return found["streams"][0], [(frame["pict_type"], bool(frame["key_frame"])) for frame in found["frames"]]
+    report = json.loads(done.stdout)
+    return report["streams"][0], [(frame["pict_type"], bool(frame["key_frame"])) for frame in report["frames"]]
 
 
 class Bits:

@@ -44,7 +44,7 @@ def run(*words, answer=None, monkeypatch=None, status=0):
         import io
 
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-    assert ms_fmk_transplt.main([str(word) for word in words]) == status
+    assert ms_fmk_transplt.main([str(argument) for argument in words]) == status
 
 
 def read(path):
@@ -130,7 +130,7 @@ def test_the_xlsx_is_a_workbook_with_the_same_rows(sample, tmp_path):
     assert texts[0] == ["File", "Start Line", "End Line", "OP", "Tips"]
     assert texts[1][:4] == ["train.py", "3", "3", "torch.nn.DataParallel"]
     named = {"/" + name for name in parts}
-    overrides = {one.get("PartName") for one in parts["[Content_Types].xml"] if one.get("PartName")}
+    overrides = {entry.get("PartName") for entry in parts["[Content_Types].xml"] if entry.get("PartName")}
     assert overrides <= named
 
 
@@ -190,7 +190,7 @@ def test_an_existing_output_is_not_touched_without_a_yes(sample, tmp_path, monke
     for answer in ("c\n", "continue\n"):
         run("-i", sample, "-o", tmp_path, answer=answer, monkeypatch=monkeypatch)
     assert "run success" in log.read_text() and mine.read_text() == "mine"
-    assert sorted(one for one in os.listdir(tmp_path) if one.startswith(".")) == []
+    assert sorted(name for name in os.listdir(tmp_path) if name.startswith(".")) == []
 
 
 def test_large_inputs_are_asked_about(sample, tmp_path, monkeypatch, capsys):
@@ -269,7 +269,7 @@ def test_gpu2npu_needs_the_version_and_writes_its_lists(sample, tmp_path, monkey
     ],
 )
 def test_wrong_options(sample, tmp_path, capsys, words, text):
-    run(*(word.format(tmp_path) for word in words), status=1)
+    run(*(argument.format(tmp_path) for argument in words), status=1)
     assert text in capsys.readouterr().err
     assert not (tmp_path / "demo_msft").exists()
 

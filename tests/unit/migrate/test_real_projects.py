@@ -72,9 +72,9 @@ def test_loaders_out_of_reach_are_named(tmp_path, capsys):
 def test_a_process_group_that_is_there_already_is_named():
     text = "import torch\nmodel = f()\nif many:\n    torch.distributed.init_process_group('nccl')\n"
     done = convert(Source(text, "utf-8", False), Options(distributed=True), main=True)
-    assert any("init_process_group" in one for one in done.warnings)
+    assert any("init_process_group" in warning for warning in done.warnings)
     again = convert(Source(done.text, "utf-8", False), Options(distributed=True), main=True)
-    assert not any("init_process_group" in one for one in again.warnings)
+    assert not any("init_process_group" in warning for warning in again.warnings)
 
 
 def test_what_stays_is_reported():

@@ -13,8 +13,9 @@ from apex.amp.amp import (
     register_half_function,
     register_promote_function,
 )
+from apex.amp.casts import disable_casts
 from apex.amp.frontend import initialize, load_state_dict, state_dict
-from apex.amp.handle import disable_casts, scale_loss
+from apex.amp.handle import scale_loss
 
 __all__ = [
     "_amp_state",

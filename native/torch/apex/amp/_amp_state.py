@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from apex.amp.handle import AmpHandle
-    from apex.amp.options import Properties
-    from apex.amp.scaler import LossScaler
+from apex.amp.scaler import LossScaler
+
+
+class Halves(Protocol):
+    """What keeps weights in half precision (`casts.Cache`)."""
+
+    def half(self, x: Tensor) -> Tensor: ...
+
+
+class Casts(Protocol):
+    """The casts of a process and their switch (`handle.AmpHandle`)."""
+
+    active: bool
+
+    @property
+    def cache(self) -> Halves | None: ...
+
+    def replace(self, module: Any, name: str, function: Any) -> None: ...
+
+    def clear_cache(self) -> None: ...
+
+    def deactivate(self) -> None: ...
+
+
+class Chosen(Protocol):
+    """What `amp.initialize` was asked for (`options.Properties`)."""
+
+    options: dict[str, Any]
 
 
 class AmpState:
@@ -22,9 +46,9 @@ class AmpState:
         self.hard_override = False
         self.allow_incoming_model_not_fp32 = False
         self.verbosity = 1
-        self.opt_properties: Properties | None = None
+        self.opt_properties: Chosen | None = None
         self.loss_scalers: list[LossScaler] = []
-        self.handle: AmpHandle | None = None
+        self.handle: Casts | None = None
 
 
 _amp_state = AmpState()

@@ -19,7 +19,7 @@ class Grads:
         self.params = list(params)
         kinds = by_kind(self.params) if combine else []
         for kind in kinds:
-            check_combinable([one.detach() for one in kind])
+            check_combinable([tensor.detach() for tensor in kind])
         self.buffers = [GradBuffer(kind) for kind in kinds]
 
     def tensors(self) -> list[Tensor]:
@@ -28,28 +28,28 @@ class Grads:
             buffer.gather()
         if self.buffers:
             return [buffer.flat for buffer in self.buffers]
-        return [one.grad for one in self.params if one.grad is not None]
+        return [param.grad for param in self.params if param.grad is not None]
 
     def complete(self) -> None:
         """Give every parameter a gradient: ranks reduce all of them, whichever of them a rank used."""
-        for one in self.params:
-            if one.grad is None:
-                one.grad = torch.zeros_like(one)
+        for param in self.params:
+            if param.grad is None:
+                param.grad = torch.zeros_like(param)
 
     def clear(self) -> None:
         """Drop the gradients; those in buffers become zero."""
         for buffer in self.buffers:
             buffer.zero()
         if not self.buffers:
-            for one in self.params:
-                one.grad = None
+            for param in self.params:
+                param.grad = None
 
     def check(self) -> None:
         """Raise where a program took a gradient out of its buffer behind our back."""
         for buffer in self.buffers:
             lost = buffer.lost()
             if lost:
-                shapes = [tuple(buffer.params[place].shape) for place in lost]
+                shapes = [tuple(buffer.params[index].shape) for index in lost]
                 raise RuntimeError(
                     f"check_combined_tensors: gradients of parameters of shape {shapes} left their combined buffer: their .data was "
                     "replaced; write into the gradient instead (p.grad.copy_(…)), or set p.grad"
@@ -64,7 +64,8 @@ class FusedGrads(Grads):
         self._optimizer = optimizer
 
     def tensors(self) -> list[Tensor]:
-        return self._optimizer.get_combined_grads()
+        combined: list[Tensor] = self._optimizer.get_combined_grads()
+        return combined
 
     def clear(self) -> None:
         self._optimizer.zero_grad()
@@ -76,7 +77,9 @@ def average_over_ranks_(tensors: Sequence[Tensor], pieces: int) -> None:
     count = world_size()
     if count == 1:
         return
-    parts = [part for one in tensors for part in (one.view(-1).chunk(pieces) if one.is_contiguous() else [one])]
+    parts = [
+        part for tensor in tensors for part in (tensor.view(-1).chunk(pieces) if tensor.is_contiguous() else [tensor])
+    ]
     for work in [dist.all_reduce(part, async_op=True) for part in parts]:
         work.wait()
     torch._foreach_div_(list(tensors), count)
@@ -87,5 +90,5 @@ def broadcast_parameters(models: Sequence[torch.nn.Module]) -> None:
     """Every process begins with the parameters and buffers of the first."""
     if world_size() > 1:
         for model in models:
-            for one in [*model.parameters(), *model.buffers()]:
-                dist.broadcast(one.detach(), 0)
+            for tensor in [*model.parameters(), *model.buffers()]:
+                dist.broadcast(tensor.detach(), 0)

@@ -41,20 +41,20 @@ def initialize(models: Any, optimizers: Any, properties: Properties, output_type
     for module in modules:
         _cast(module, properties, output_type)
     _switch_casts(properties)
-    for one in steppers:
-        _process_optimizer.process(one, properties, originals)
+    for stepper in steppers:
+        _process_optimizer.process(stepper, properties, originals)
     if properties.combine_grad:
         for module in modules:
-            module.zero_grad = MethodType(_zero_grad, module)  # type: ignore[method-assign]
+            module.zero_grad = MethodType(_zero_grad, module)
     return models if optimizers is None else (models, optimizers)
 
 
 def _as_list(value: Any, kind: Any, message: str, wanted: type) -> list[Any]:
-    found = value if isinstance(value, list | tuple) else [value]
-    for one in found:
-        if not isinstance(one, kind):
-            raise TypeError(f"{message}; found {type(one).__name__} where a torch {wanted.__name__} is needed")
-    return list(found)
+    items = value if isinstance(value, list | tuple) else [value]
+    for item in items:
+        if not isinstance(item, kind):
+            raise TypeError(f"{message}; found {type(item).__name__} where a torch {wanted.__name__} is needed")
+    return list(items)
 
 
 def _check_models(models: list[nn.Module]) -> None:
@@ -67,35 +67,40 @@ def _check_models(models: list[nn.Module]) -> None:
 
 
 def _check_optimizers(optimizers: list[Any]) -> None:
-    for one in optimizers:
-        if hasattr(one, "_amp_stash"):
+    for optimizer in optimizers:
+        if hasattr(optimizer, "_amp_stash"):
             raise RuntimeError("A given optimizer should only be passed through amp.initialize once.")
 
 
 def _check_parameters(models: list[nn.Module]) -> None:
     for model in models:
-        for name, one in model.named_parameters():
-            if one.is_floating_point() and one.type() != _WANTED:
-                warn_or_err(_what_is_wrong("param", name, one))
-        for name, one in model.named_buffers():
-            if one.is_floating_point() and (one.device.type != "npu" or one.dtype == torch.float16):
-                warn_or_err(_what_is_wrong("buffer", name, one))
+        for name, parameter in model.named_parameters():
+            if parameter.is_floating_point() and parameter.type() != _WANTED:
+                warn_or_err(_what_is_wrong("param", name, parameter))
+        for name, buffer in model.named_buffers():
+            if buffer.is_floating_point() and (buffer.device.type != "npu" or buffer.dtype == torch.float16):
+                warn_or_err(_what_is_wrong("buffer", name, buffer))
 
 
-def _what_is_wrong(kind: str, name: str, one: Tensor) -> str:
-    if one.device.type != "npu":
+def _what_is_wrong(kind: str, name: str, tensor: Tensor) -> str:
+    if tensor.device.type != "npu":
         advice = "When using amp.initialize, the model must be on an npu device before: call model.npu() first."
     else:
         advice = (
             "When using amp.initialize, you do not need to call .half() on your model\n"
             "before passing it, no matter what optimization level you choose."
         )
-    return f"Found {kind} {name} with type {one.type()}, expected {_WANTED}.\n{advice}"
+    return f"Found {kind} {name} with type {tensor.type()}, expected {_WANTED}.\n{advice}"
 
 
 def _values(optimizers: list[Any]) -> dict[Tensor, Tensor]:
     """The float32 values, before the models are cast: masters begin with all their digits."""
-    return {one: one.detach().clone() for each in optimizers for group in each.param_groups for one in group["params"]}
+    return {
+        param: param.detach().clone()
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for param in group["params"]
+    }
 
 
 class _CastInputs:
@@ -136,16 +141,16 @@ def _cast(model: nn.Module, properties: Properties, output_type: torch.dtype | N
 
 def _save_full(module: nn.Module, state_dict: dict[str, Any], prefix: str, _metadata: Any) -> None:
     """A checkpoint holds float32: the masters where there are some, so that training goes on exactly."""
-    for name, one in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-        if prefix + name in state_dict and one.dtype == torch.float16:
-            state_dict[prefix + name] = getattr(one, MASTER, one).detach().float()
+    for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        if prefix + name in state_dict and tensor.dtype == torch.float16:
+            state_dict[prefix + name] = getattr(tensor, MASTER, tensor).detach().float()
 
 
 @torch.no_grad()
 def _load_full(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_rest: Any) -> None:
     """Values of a checkpoint go to the masters too, which would overwrite the model at the next step."""
-    for name, one in module.named_parameters(recurse=False):
-        value, master = state_dict.get(prefix + name), getattr(one, MASTER, None)
+    for name, param in module.named_parameters(recurse=False):
+        value, master = state_dict.get(prefix + name), getattr(param, MASTER, None)
         if master is not None and value is not None and value.shape == master.shape:
             master.copy_(value)
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch_npu.utils.combine_tensors import clip_flat_norm_
 
-from apex.amp import handle as _handle
 from apex.amp._amp_state import _amp_state, maybe_print
 from apex.amp._grads import FusedGrads, Grads, average_over_ranks_
+from apex.amp.casts import disable_casts
 from apex.amp.options import Properties
 from apex.amp.scaler import LossScaler, multiply_
 
@@ -39,34 +39,34 @@ class AmpStash:
 
     def take_group(self, group: dict[str, Any], originals: Mapping[Tensor, Tensor]) -> None:
         """Sort the parameters of a group; those that do not train yet are looked at again before each backward pass."""
-        for place, param in enumerate(group["params"]):
+        for index, param in enumerate(group["params"]):
             if param.requires_grad:
-                self._take(group, place, originals)
+                self._take(group, index, originals)
             else:
-                self._waiting.append((group, place))
+                self._waiting.append((group, index))
 
-    def _take(self, group: dict[str, Any], place: int, originals: Mapping[Tensor, Tensor]) -> None:
+    def _take(self, group: dict[str, Any], index: int, originals: Mapping[Tensor, Tensor]) -> None:
         """A half gets its master, from the value before the cast where that is known."""
-        param = group["params"][place]
+        param = group["params"][index]
         if not (self.properties.master_weights and param.dtype == torch.float16):
             self.direct.append(param)
             return
         master = nn.Parameter(originals.get(param, param).detach().float().clone())
         setattr(param, MASTER, master)
-        group["params"][place] = master
+        group["params"][index] = master
         self.models.append(param)
         self.masters.append(master)
         if param in self.optimizer.state:
             self.optimizer.state[master] = self.optimizer.state.pop(param)
 
     def _take_thawed(self) -> None:
-        thawed = [(group, place) for group, place in self._waiting if group["params"][place].requires_grad]
+        thawed = [(group, index) for group, index in self._waiting if group["params"][index].requires_grad]
         if thawed:
             self._waiting = [
-                (group, place) for group, place in self._waiting if not group["params"][place].requires_grad
+                (group, index) for group, index in self._waiting if not group["params"][index].requires_grad
             ]
-            for group, place in thawed:
-                self._take(group, place, {})
+            for group, index in thawed:
+                self._take(group, index, {})
             self.build()
 
     def build(self) -> None:
@@ -107,7 +107,7 @@ class AmpStash:
         self.grad_scale = 1.0
 
     def _to_masters(self, scaler: LossScaler) -> None:
-        wide = [one.float() for one in self._model_grads.tensors()]
+        wide = [tensor.float() for tensor in self._model_grads.tensors()]
         if not wide:
             return
         scaler.unscale_(wide, self.grad_scale)
@@ -118,9 +118,9 @@ class AmpStash:
         self._model_grads.clear()
 
     def _add_buffers(self, wide: list[Tensor]) -> None:
-        for halves, masters, one in zip(self._model_grads.buffers, self._master_grads.buffers, wide, strict=True):
+        for halves, masters, grad in zip(self._model_grads.buffers, self._master_grads.buffers, wide, strict=True):
             masters.gather()
-            masters.flat.add_(one)
+            masters.flat.add_(grad)
             masters.attach(set(range(len(masters.params))) - halves.missing)
 
     def _add_one_by_one(self, wide: list[Tensor]) -> None:
@@ -129,17 +129,19 @@ class AmpStash:
             pairs = [
                 (known[id(param)], part.view(param.shape))
                 for buffer, flat in zip(self._model_grads.buffers, wide, strict=True)
-                for param, part in zip(buffer.params, flat.split([one.numel() for one in buffer.params]), strict=True)
+                for param, part in zip(
+                    buffer.params, flat.split([param.numel() for param in buffer.params]), strict=True
+                )
                 if param.grad is not None
             ]
         else:
-            pairs = list(zip((known[id(one)] for one in self.models if one.grad is not None), wide, strict=True))
+            pairs = list(zip((known[id(model)] for model in self.models if model.grad is not None), wide, strict=True))
         grown = [(master.grad, grad) for master, grad in pairs if master.grad is not None]
         for master, grad in pairs:
             if master.grad is None:
                 master.grad = grad
         if grown:
-            torch._foreach_add_([one for one, _ in grown], [one for _, one in grown])
+            torch._foreach_add_([grad for grad, _ in grown], [grad for _, grad in grown])
 
     def skip_once(self, loss_id: int, scaler: LossScaler) -> None:
         """The next step does nothing but tell."""
@@ -156,12 +158,12 @@ class AmpStash:
             )
         if self.models and (args or kwargs.get("closure") is not None):
             raise RuntimeError("Currently, Amp does not support closure use with optimizers that have master weights.")
-        with _handle.disable_casts():
-            found = step(*args, **kwargs)
+        with disable_casts():
+            loss = step(*args, **kwargs)
         if _amp_state.handle is not None:
             _amp_state.handle.clear_cache()
         self.masters_to_models()
-        return found
+        return loss
 
     def _skip_step(self) -> None:
         assert self._skip is not None
@@ -180,7 +182,9 @@ class AmpStash:
     def masters_to_models(self) -> None:
         """The model computes with what the optimizer has made."""
         if self.models:
-            torch._foreach_copy_([one.detach() for one in self.models], [one.detach() for one in self.masters])
+            torch._foreach_copy_(
+                [model.detach() for model in self.models], [master.detach() for master in self.masters]
+            )
 
     def optimizer_zero_grad(self, **options: Any) -> None:
         """The optimizer's own zero_grad; set when it is patched."""
@@ -198,14 +202,15 @@ class AmpStash:
         if combine or drop:
             self._model_grads.clear()
         else:
-            for one in self._model_grads.tensors():
-                one.zero_()
+            for tensor in self._model_grads.tensors():
+                tensor.zero_()
         self.grad_scale = 1.0
 
     def clip(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """`clip_grad_norm_` over the combined gradients that the step will use."""
         if self.fused:
-            return self.optimizer.clip_grad_norm_fused_(max_norm, norm_type)
+            norm: Tensor = self.optimizer.clip_grad_norm_fused_(max_norm, norm_type)
+            return norm
         return clip_flat_norm_(self._direct_grads.tensors() + self._master_grads.tensors(), max_norm, norm_type)
 
 
@@ -216,7 +221,7 @@ def process(optimizer: Any, properties: Properties, originals: Mapping[Tensor, T
         stash.take_group(group, originals)
     stash.build()
     own_step, own_add = optimizer.step, optimizer.add_param_group
-    stash.optimizer_zero_grad = optimizer.zero_grad
+    stash.optimizer_zero_grad = optimizer.zero_grad  # type: ignore[method-assign]
 
     @functools.wraps(own_step)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:

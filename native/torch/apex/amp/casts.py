@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -36,16 +37,30 @@ class Cache:
         self.kept.pop(key, None)
 
 
+@contextmanager
+def disable_casts() -> Iterator[None]:
+    """A block in which O1 casts nothing."""
+    handle = _amp_state.handle
+    if handle is None:
+        yield
+        return
+    before, handle.active = handle.active, False
+    try:
+        yield
+    finally:
+        handle.active = before
+
+
 def applied(caster: Caster, value: Any) -> Any:
     """A caster over tensors in lists, tuples and dicts."""
     if isinstance(value, Tensor):
         return caster(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(applied(caster, one) for one in value))
+        return type(value)(*(applied(caster, element) for element in value))
     if isinstance(value, list | tuple):
-        return type(value)(applied(caster, one) for one in value)
+        return type(value)(applied(caster, element) for element in value)
     if isinstance(value, dict):
-        return {key: applied(caster, one) for key, one in value.items()}
+        return {key: applied(caster, element) for key, element in value.items()}
     return value
 
 
@@ -74,7 +89,7 @@ def _has_float(value: Any) -> bool:
         return value.dtype == torch.float32 and value.device.type == "npu"
     if isinstance(value, dict):
         value = value.values()
-    return isinstance(value, list | tuple | type({}.values())) and any(_has_float(one) for one in value)
+    return isinstance(value, list | tuple | type({}.values())) and any(_has_float(element) for element in value)
 
 
 def _in_half(args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -129,8 +144,12 @@ def banned(function: Callable[..., Any], name: str, instead: str) -> Callable[..
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         handle = _amp_state.handle
-        halves = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dtype == torch.float16]
-        if handle is not None and handle.active and any(one.device.type == "npu" for one in halves):
+        halves = [
+            argument
+            for argument in (*args, *kwargs.values())
+            if isinstance(argument, Tensor) and argument.dtype == torch.float16
+        ]
+        if handle is not None and handle.active and any(half.device.type == "npu" for half in halves):
             raise NotImplementedError(
                 f"amp does not work out-of-the-box with {name}: in half precision it overflows. Use {instead}, which is safe, or "
                 "call it on float32 under 'with amp.disable_casts():'"

@@ -46,7 +46,7 @@ def initialize(
     DistributedDataParallel, in `ddp_replica_count` pieces; `check_combined_tensors` looks at every backward pass whether gradients
     still lie in their buffer; `user_cast_preferred` lets functions that the user registered win over amp's own lists.
     """
-    given = {
+    overrides = {
         "cast_model_type": cast_model_type,
         "patch_torch_functions": patch_torch_functions,
         "keep_batchnorm_fp32": keep_batchnorm_fp32,
@@ -63,17 +63,17 @@ def initialize(
     if not enabled:
         _amp_state.opt_properties = properties
         return models if optimizers is None else (models, optimizers)
-    _choose(properties, opt_level, given)
+    _choose(properties, opt_level, overrides)
     if num_losses < 1:
         raise ValueError(f"num_losses must be at least 1, not {num_losses}")
     limits = (scale_growth_factor, scale_backoff_factor, scale_window, min_loss_scale, max_loss_scale)
     scalers = [LossScaler(properties.loss_scale, dynamic_init_scale, *limits) for _ in range(num_losses)]
-    found = _initialize(models, optimizers, properties, cast_model_outputs)
+    initialized = _initialize(models, optimizers, properties, cast_model_outputs)
     _amp_state.opt_properties, _amp_state.loss_scalers = properties, scalers
-    return found
+    return initialized
 
 
-def _choose(properties: Properties, level: str, given: dict[str, Any]) -> None:
+def _choose(properties: Properties, level: str, overrides: dict[str, Any]) -> None:
     """Level, overrides, and the lines that tell of both."""
     brief = properties.set_level(level)
     maybe_print(f"Selected optimization level {brief}", True)
@@ -81,7 +81,7 @@ def _choose(properties: Properties, level: str, given: dict[str, Any]) -> None:
     for line in properties.describe():
         maybe_print(line, True)
     maybe_print("Processing user overrides (additional kwargs that are not None)...", True)
-    properties.override(given)
+    properties.override(overrides)
     maybe_print("After processing overrides, optimization options are:", True)
     for line in properties.describe():
         maybe_print(line, True)
@@ -89,10 +89,10 @@ def _choose(properties: Properties, level: str, given: dict[str, Any]) -> None:
 
 def state_dict(destination: dict[str, Any] | None = None) -> dict[str, Any]:
     """The state of each loss scaler."""
-    found = OrderedDict() if destination is None else destination
-    for place, scaler in enumerate(_amp_state.loss_scalers):
-        found[f"{_SCALER}{place}"] = {"loss_scale": scaler.loss_scale(), "unskipped": scaler.unskipped}
-    return found
+    state = OrderedDict() if destination is None else destination
+    for index, scaler in enumerate(_amp_state.loss_scalers):
+        state[f"{_SCALER}{index}"] = {"loss_scale": scaler.loss_scale(), "unskipped": scaler.unskipped}
+    return state
 
 
 def load_state_dict(state_dict: dict[str, Any]) -> None:
@@ -104,8 +104,8 @@ def load_state_dict(state_dict: dict[str, Any]) -> None:
     if unexpected:
         raise RuntimeError(f"Error(s) in loading state_dict. Unexpected key(s) in state_dict: {unexpected}. ")
     for key, state in state_dict.items():
-        place = int(key.removeprefix(_SCALER))
-        if place >= len(scalers):
-            print(f"Skipping loss_scaler[{place}], since num_losses was set to {len(scalers)}")
+        index = int(key.removeprefix(_SCALER))
+        if index >= len(scalers):
+            print(f"Skipping loss_scaler[{index}], since num_losses was set to {len(scalers)}")
         else:
-            scalers[place].load(float(state["loss_scale"]), int(state["unskipped"]))
+            scalers[index].load(float(state["loss_scale"]), int(state["unskipped"]))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from apex.amp import _process_optimizer
 from apex.amp._amp_state import _amp_state, maybe_print
-from apex.amp.casts import Cache
+from apex.amp.casts import Cache, disable_casts
 from apex.amp.options import Properties
 from apex.amp.scaler import LossScaler
 
@@ -35,7 +35,7 @@ def scale_loss(
             "amp.scale_loss was called before amp was initialized: call 'model, optimizer = amp.initialize(model, optimizer, "
             "opt_level=...)' first"
         )
-    if not properties.enabled:
+    if not properties.options["enabled"]:
         yield loss
         return
     if not 0 <= loss_id < len(_amp_state.loss_scalers):
@@ -48,15 +48,15 @@ def scale_loss(
 
 
 def _stashes(optimizers: Any) -> list[_process_optimizer.AmpStash]:
-    found = []
-    for one in optimizers if isinstance(optimizers, list | tuple) else [optimizers]:
-        stash = getattr(one, "_amp_stash", None)
+    stashes = []
+    for optimizer in optimizers if isinstance(optimizers, list | tuple) else [optimizers]:
+        stash = getattr(optimizer, "_amp_stash", None)
         if stash is None:
             raise RuntimeError(
-                f"amp.scale_loss: this {type(one).__name__} did not go through amp.initialize; pass it there with its model"
+                f"amp.scale_loss: this {type(optimizer).__name__} did not go through amp.initialize; pass it there with its model"
             )
-        found.append(stash)
-    return found
+        stashes.append(stash)
+    return stashes
 
 
 @contextmanager
@@ -77,20 +77,6 @@ def _scaled(
     if not delay_check and scaler.update_scale():
         for stash in stashes:
             stash.skip_once(loss_id, scaler)
-
-
-@contextmanager
-def disable_casts() -> Iterator[None]:
-    """A block in which O1 casts nothing."""
-    handle = _amp_state.handle
-    if handle is None:
-        yield
-        return
-    before, handle.active = handle.active, False
-    try:
-        yield
-    finally:
-        handle.active = before
 
 
 class AmpHandle:
@@ -166,8 +152,8 @@ class OptimWrapper:
         """The next loss of this iteration."""
         if self._next == len(self._scalers):
             raise RuntimeError(f"scale_loss was called more than num_loss={len(self._scalers)} times before step()")
-        place, self._next = self._next, self._next + 1
-        return _scaled(loss, _stashes(self._optimizer), self._scalers[place], place, False, False)
+        loss_id, self._next = self._next, self._next + 1
+        return _scaled(loss, _stashes(self._optimizer), self._scalers[loss_id], loss_id, False, False)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, unless a loss overflowed."""

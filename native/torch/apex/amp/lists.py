@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_VF: Any = torch._VF  # type: ignore[attr-defined]
+_VF: Any = torch._VF
 
 _CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc"
 _PRODUCTS = "addmm addmv addr matmul mm mv bmm addbmm baddbmm"

@@ -71,9 +71,9 @@ class Properties:
         self.options.update(enabled=True, opt_level=level, **defaults)
         return brief
 
-    def override(self, given: dict[str, Any]) -> None:
+    def override(self, overrides: dict[str, Any]) -> None:
         """Take what the user asked for (None: the level's default) and check the whole."""
-        for name, value in given.items():
+        for name, value in overrides.items():
             if value is not None:
                 self.options[name] = _CHECKS.get(name, _as_it_is)(self, value)
         for name in _FLAGS:
@@ -121,12 +121,12 @@ def _keep_batchnorm_fp32(properties: Properties, value: Any) -> bool:
             f"be None. keep_batchnorm_fp32 was {value}"
         )
     words = {"True": True, "False": False}
-    found = words.get(value, value) if isinstance(value, str) else value
-    if not isinstance(found, bool):
+    choice = words.get(value, value) if isinstance(value, str) else value
+    if not isinstance(choice, bool):
         raise ValueError(
             f"keep_batchnorm_fp32 must be a boolean, the string 'True' or 'False', or None, found keep_batchnorm_fp32={value!r}"
         )
-    return found
+    return choice
 
 
 def _master_weights(properties: Properties, value: Any) -> bool:

@@ -13,12 +13,12 @@ from torch_npu.utils.ranks import any_rank
 @torch.no_grad()
 def multiply_(tensors: Sequence[Tensor], factor: float) -> None:
     """Multiply in place. Halves go through float32: a scale of 2**16 itself is beyond them."""
-    wide = [one for one in tensors if one.dtype != torch.float16]
+    wide = [tensor for tensor in tensors if tensor.dtype != torch.float16]
     if wide:
         torch._foreach_mul_(wide, factor)
-    for one in tensors:
-        if one.dtype == torch.float16:
-            one.copy_(one.float().mul_(factor))
+    for tensor in tensors:
+        if tensor.dtype == torch.float16:
+            tensor.copy_(tensor.float().mul_(factor))
 
 
 class LossScaler:
@@ -73,16 +73,16 @@ class LossScaler:
             if not self.dynamic:
                 multiply_(some, 1.0 / scale)
                 continue
-            found = torch.zeros((), device=device)
+            found_inf = torch.zeros((), device=device)
             inverse = torch.full((), 1.0 / scale, device=device)
-            torch._amp_foreach_non_finite_check_and_unscale_(some, found, inverse)
-            self._found.append(found)
+            torch._amp_foreach_non_finite_check_and_unscale_(some, found_inf, inverse)
+            self._found.append(found_inf)
 
     def update_scale(self) -> bool:
         """Set the scale after a backward pass; whether the step must be skipped. All ranks come to the same answer."""
         if not self.dynamic:
             return False
-        overflow = any(bool(one) for one in self._found)
+        overflow = any(bool(found_inf) for found_inf in self._found)
         self._found, self._watching = [], False
         overflow = any_rank(overflow or (not is_support_inf_nan() and get_npu_overflow_flag()))
         if overflow:

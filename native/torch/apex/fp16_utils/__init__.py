@@ -40,9 +40,9 @@ class tofp16(nn.Module):
 
 def BN_convert_float(module: nn.Module) -> nn.Module:
     """Batch norms with weights go back to float32: halves lose the small changes of their statistics."""
-    for one in module.modules():
-        if isinstance(one, _NORMS) and one.affine:
-            one.float()
+    for part in module.modules():
+        if isinstance(part, _NORMS) and part.affine:
+            part.float()
     return module
 
 
@@ -53,20 +53,20 @@ def network_to_half(network: nn.Module) -> nn.Sequential:
 
 def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
     """Cast the floating parameters and buffers of one module, not of its children."""
-    for one in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
-        if one.is_floating_point():
-            one.data = one.data.to(dtype)
-            if one.grad is not None:
-                one.grad = one.grad.to(dtype)
+    for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+            if tensor.grad is not None:
+                tensor.grad = tensor.grad.to(dtype)
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """Cast a model except for its batch norms with weights."""
-    for one in network.modules():
-        if not (isinstance(one, _NORMS) and one.affine):
-            convert_module(one, dtype)
-        if isinstance(one, nn.RNNBase):
-            one.flatten_parameters()
+    for module in network.modules():
+        if not (isinstance(module, _NORMS) and module.affine):
+            convert_module(module, dtype)
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()
     return network
 
 
@@ -78,19 +78,20 @@ class FP16Model(nn.Module):
         self.network = convert_network(network, torch.float16)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return self.network(*(one.half() for one in inputs))
+        output: Tensor = self.network(*(tensor.half() for tensor in inputs))
+        return output
 
 
 def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """The parameters that train and their float32 masters; one flat master for all of them on request."""
-    params = [one for one in model.parameters() if one.requires_grad]
+    params = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not flat_master:
-        return params, [nn.Parameter(one.detach().float().clone()) for one in params]
-    if len({one.dtype for one in params}) > 1:
+        return params, [nn.Parameter(param.detach().float().clone()) for param in params]
+    if len({param.dtype for param in params}) > 1:
         raise ValueError(
             "prep_param_lists: flat_master=True needs parameters of one dtype; batch norms kept in float32 are not"
         )
-    return params, [nn.Parameter(torch.cat([one.detach().float().flatten() for one in params]))]
+    return params, [nn.Parameter(torch.cat([param.detach().float().flatten() for param in params]))]
 
 
 def model_grads_to_master_grads(
@@ -100,8 +101,11 @@ def model_grads_to_master_grads(
     if flat_master:
         master_params[0].grad = torch.cat(
             [
-                (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().flatten()
-                for one in model_params
+                (torch.zeros_like(model_param) if model_param.grad is None else model_param.grad)
+                .detach()
+                .float()
+                .flatten()
+                for model_param in model_params
             ]
         )
         return
@@ -115,8 +119,8 @@ def master_params_to_model_params(
 ) -> None:
     """Hand the values of the masters to the model."""
     if flat_master:
-        parts = master_params[0].split([one.numel() for one in model_params])
-        master_params = [part.view(one.shape) for part, one in zip(parts, model_params, strict=True)]
+        parts = master_params[0].split([model_param.numel() for model_param in model_params])
+        master_params = [part.view(param.shape) for part, param in zip(parts, model_params, strict=True)]
     for model, master in zip(model_params, master_params, strict=True):
         model.copy_(master)
 

@@ -34,8 +34,9 @@ class FP16_Optimizer:
 
     def _take_over(self, group: dict[str, Any]) -> None:
         """Put masters in the places of half parameters, with their state if they have one."""
-        halves, masters = [], []
-        for place, param in enumerate(group["params"]):
+        halves: list[Tensor] = []
+        masters: list[Tensor] = []
+        for index, param in enumerate(group["params"]):
             if param.device.type != "npu" or param.dtype not in (torch.float16, torch.float32):
                 raise TypeError(
                     f"FP16_Optimizer takes torch.npu.FloatTensor and torch.npu.HalfTensor, not {param.type()}: call .npu() and "
@@ -44,7 +45,7 @@ class FP16_Optimizer:
             if param.dtype != torch.float16 or not param.requires_grad:
                 continue
             master = nn.Parameter(param.detach().float())
-            group["params"][place] = master
+            group["params"][index] = master
             if param in self.optimizer.state:
                 self.optimizer.state[master] = self.optimizer.state.pop(param)
             halves.append(param)
@@ -57,20 +58,20 @@ class FP16_Optimizer:
             yield from zip(halves, masters, strict=True)
 
     def _params(self) -> list[Tensor]:
-        return [one for group in self.optimizer.param_groups for one in group["params"]]
+        return [param for group in self.optimizer.param_groups for param in group["params"]]
 
     def _model_params(self) -> list[Tensor]:
         """Where a backward pass leaves gradients."""
         masters = {master: half for half, master in self._pairs()}
-        return [masters.get(one, one) for one in self._params()]
+        return [masters.get(param, param) for param in self._params()]
 
     def zero_grad(self, set_grads_to_None: bool = False) -> None:
         """Forget the gradients of the model and of the masters."""
-        for one in [*self._params(), *(half for half, _ in self._pairs())]:
+        for param in [*self._params(), *(half for half, _ in self._pairs())]:
             if set_grads_to_None:
-                one.grad = None
-            elif one.grad is not None:
-                one.grad = one.grad.detach().zero_()
+                param.grad = None
+            elif param.grad is not None:
+                param.grad = param.grad.detach().zero_()
 
     def backward(self, loss: Tensor, update_master_grads: bool = True, retain_graph: bool = False) -> None:
         """The backward pass of the scaled loss. With several losses give `update_master_grads=False` to all but the last."""
@@ -90,9 +91,9 @@ class FP16_Optimizer:
         if scale == 1.0:
             return
         own = {id(master) for _, master in self._pairs()}
-        for one in self._params():
-            if id(one) not in own and one.grad is not None:
-                one.grad.div_(scale)
+        for param in self._params():
+            if id(param) not in own and param.grad is not None:
+                param.grad.div_(scale)
 
     def clip_master_grads(self, max_norm: float, norm_type: float = 2) -> Tensor | float:
         """Clip after `update_master_grads`; the norm before, or -1 after an overflow."""
@@ -105,7 +106,7 @@ class FP16_Optimizer:
         if self.overflow:
             print("inspect_master_grad_data: the last backward pass overflowed, the gradients are not valid")
             return None
-        return [[one.grad for one in group["params"]] for group in self.optimizer.param_groups]
+        return [[param.grad for param in group["params"]] for group in self.optimizer.param_groups]
 
     @torch.no_grad()
     def _to_model(self) -> None:
@@ -165,10 +166,10 @@ class FP16_Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a checkpoint; load the model's before, its values are the masters' afterwards."""
         saved = state_dict["fp32_from_fp16"]
-        if [len(one) for one in saved] != [len(one) for one in self.fp32_from_fp16_groups]:
+        if [len(group) for group in saved] != [len(masters) for masters in self.fp32_from_fp16_groups]:
             raise ValueError(
-                f"the checkpoint has {[len(one) for one in saved]} masters, this optimizer "
-                f"{[len(one) for one in self.fp32_from_fp16_groups]}"
+                f"the checkpoint has {[len(group) for group in saved]} masters, this optimizer "
+                f"{[len(masters) for masters in self.fp32_from_fp16_groups]}"
             )
         if state_dict["dynamic_loss_scale"] != self.dynamic_loss_scale:
             raise ValueError(

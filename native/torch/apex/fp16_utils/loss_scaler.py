@@ -46,8 +46,8 @@ class DynamicLossScaler(LossScaler):
 
     def has_overflow(self, params: Iterable[Tensor]) -> bool:
         """Whether a gradient is inf or nan."""
-        grads = [one.grad for one in params if one.grad is not None]
-        return bool(grads) and not all(torch.stack([torch.isfinite(one).all() for one in grads]).tolist())
+        grads = [param.grad for param in params if param.grad is not None]
+        return bool(grads) and not all(torch.stack([torch.isfinite(grad).all() for grad in grads]).tolist())
 
     def update_scale(self, overflow: bool) -> None:
         """After each step."""

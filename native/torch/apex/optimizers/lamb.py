@@ -36,9 +36,9 @@ class Lamb(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for one in group["params"]:
-                if one.grad is not None:
-                    self._update(group, one, one.grad)
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._update(group, param, param.grad)
         return loss
 
     def _update(self, group: dict[str, Any], param: torch.Tensor, grad: torch.Tensor) -> None:

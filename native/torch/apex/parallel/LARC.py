@@ -23,7 +23,8 @@ class LARC:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of the optimizer."""
-        return self.optim.param_groups
+        groups: list[dict[str, Any]] = self.optim.param_groups
+        return groups
 
     @param_groups.setter
     def param_groups(self, value: list[dict[str, Any]]) -> None:
@@ -48,9 +49,9 @@ class LARC:
                 decays.append(group.get("weight_decay", 0))
                 if "weight_decay" in group:
                     group["weight_decay"] = 0
-                for one in group["params"]:
-                    if one.grad is not None:
-                        self._scale(group, one, decays[-1])
+                for param in group["params"]:
+                    if param.grad is not None:
+                        self._scale(group, param, decays[-1])
         try:
             return self.optim.step(*args, **kwargs)
         finally:

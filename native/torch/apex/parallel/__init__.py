@@ -42,8 +42,8 @@ class Reducer:
     def __init__(self, module_or_grads_list: torch.nn.Module | list[Tensor]) -> None:
         if isinstance(module_or_grads_list, torch.nn.Module):
             self.module = module_or_grads_list
-            for one in self.module.parameters():
-                dist.broadcast(one.data, 0)
+            for parameter in self.module.parameters():
+                dist.broadcast(parameter.data, 0)
         else:
             self.grads = list(module_or_grads_list)
 
@@ -51,16 +51,16 @@ class Reducer:
     def reduce(self) -> None:
         """Average over all ranks, one collective per dtype."""
         if hasattr(self, "module"):
-            tensors = [one.grad for one in self.module.parameters() if one.grad is not None]
+            tensors = [parameter.grad for parameter in self.module.parameters() if parameter.grad is not None]
         else:
             tensors = self.grads
-        for dtype in dict.fromkeys(one.dtype for one in tensors):
-            same = [one for one in tensors if one.dtype == dtype]
-            flat = torch.cat([one.flatten() for one in same])
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            same = [tensor for tensor in tensors if tensor.dtype == dtype]
+            flat = torch.cat([tensor.flatten() for tensor in same])
             dist.all_reduce(flat)
             flat.div_(dist.get_world_size())
-            for one, value in zip(same, flat.split([one.numel() for one in same]), strict=True):
-                one.copy_(value.view_as(one))
+            for tensor, value in zip(same, flat.split([tensor.numel() for tensor in same]), strict=True):
+                tensor.copy_(value.view_as(tensor))
 
 
 def convert_syncbn_model(
@@ -69,7 +69,8 @@ def convert_syncbn_model(
     """Batch norms become synchronised ones; the order of memory is the tensor's own matter."""
     if channel_last:
         raise ValueError("convert_syncbn_model: channel_last=True is not supported; pass tensors in that order instead")
-    return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    converted: torch.nn.Module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    return converted
 
 
 def create_syncbn_process_group(group_size: int) -> Any:

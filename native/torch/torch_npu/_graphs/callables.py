@@ -36,12 +36,12 @@ class _Part:
     grad_inputs: tuple[Tensor | None, ...] = ()
 
     def wanted(self) -> Tensors:
-        return tuple(one for one in self.inputs if one.requires_grad)
+        return tuple(tensor for tensor in self.inputs if tensor.requires_grad)
 
 
 def _part(function: Callable[..., Any], args: tuple[Any, ...]) -> _Part:
     flat = tuple(tree_leaves(args))
-    if not all(isinstance(one, Tensor) for one in flat):
+    if not all(isinstance(leaf, Tensor) for leaf in flat):
         raise AssertionError("sample_args for each callable must contain only Tensors. Other types are not allowed.")
     parameters: Tensors = ()
     if isinstance(function, nn.Module):
@@ -56,7 +56,7 @@ def _part(function: Callable[..., Any], args: tuple[Any, ...]) -> _Part:
 
 
 def _gradients(part: _Part, outputs: Tensors, grads: Tensors, allow_unused: bool) -> tuple[Tensor | None, ...]:
-    differentiable = tuple(one for one in outputs if one.requires_grad)
+    differentiable = tuple(output for output in outputs if output.requires_grad)
     if not differentiable or not part.wanted():
         return ()
     return torch.autograd.grad(differentiable, part.wanted(), grads, allow_unused=allow_unused)
@@ -65,7 +65,7 @@ def _gradients(part: _Part, outputs: Tensors, grads: Tensors, allow_unused: bool
 def _warm_up(part: _Part, times: int, allow_unused: bool) -> None:
     for _ in range(times):
         outputs = tuple(tree_leaves(part.function(*part.args)))
-        grads = tuple(torch.zeros_like(one) for one in outputs if one.requires_grad)
+        grads = tuple(torch.zeros_like(output) for output in outputs if output.requires_grad)
         _gradients(part, outputs, grads, allow_unused)
 
 
@@ -74,16 +74,16 @@ def _capture_forward(part: _Part, pool: Pool) -> None:
         result = part.function(*part.args)
     leaves, part.spec = tree_flatten(result)
     part.outputs = tuple(leaves)
-    part.differentiable = tuple(one.requires_grad for one in leaves)
+    part.differentiable = tuple(leaf.requires_grad for leaf in leaves)
 
 
 def _capture_backward(part: _Part, pool: Pool, allow_unused: bool) -> None:
-    part.grad_outputs = tuple(torch.zeros_like(one) if one.requires_grad else None for one in part.outputs)
-    given = tuple(one for one in part.grad_outputs if one is not None)
+    part.grad_outputs = tuple(torch.zeros_like(output) if output.requires_grad else None for output in part.outputs)
+    grads = tuple(grad_output for grad_output in part.grad_outputs if grad_output is not None)
     with graph(part.backward, pool=pool):
-        found = iter(_gradients(part, part.outputs, given, allow_unused))
-    part.grad_inputs = tuple(next(found, None) if one.requires_grad else None for one in part.inputs)
-    part.outputs = tuple(one.detach() for one in part.outputs)  # the captured history has done its work
+        gradients = iter(_gradients(part, part.outputs, grads, allow_unused))
+    part.grad_inputs = tuple(next(gradients, None) if tensor.requires_grad else None for tensor in part.inputs)
+    part.outputs = tuple(output.detach() for output in part.outputs)  # the captured history has done its work
 
 
 def _as_function(part: _Part) -> Callable[..., Any]:
@@ -92,11 +92,11 @@ def _as_function(part: _Part) -> Callable[..., Any]:
 
         @staticmethod
         def forward(ctx: Any, *inputs: Tensor) -> Tensors:
-            for place in range(part.user_count):
-                if part.inputs[place].data_ptr() != inputs[place].data_ptr():
-                    part.inputs[place].copy_(inputs[place])
+            for index in range(part.user_count):
+                if part.inputs[index].data_ptr() != inputs[index].data_ptr():
+                    part.inputs[index].copy_(inputs[index])
             part.forward.replay()
-            outputs = tuple(one.detach() for one in part.outputs)
+            outputs = tuple(output.detach() for output in part.outputs)
             ctx.mark_non_differentiable(
                 *(out for out, flows in zip(outputs, part.differentiable, strict=True) if not flows)
             )
@@ -109,13 +109,13 @@ def _as_function(part: _Part) -> Callable[..., Any]:
                 if target is not None and target.data_ptr() != grad.data_ptr():
                     target.copy_(grad)
             part.backward.replay()
-            return tuple(None if one is None else one.detach() for one in part.grad_inputs)
+            return tuple(None if grad_input is None else grad_input.detach() for grad_input in part.grad_inputs)
 
     def run(*args: Any) -> Any:
         parameters = part.inputs[part.user_count :]
-        found = Graphed.apply(*tree_leaves(args), *parameters)
+        outputs = Graphed.apply(*tree_leaves(args), *parameters)
         assert part.spec is not None, "the forward pass was captured"
-        return tree_unflatten(list(found), part.spec)
+        return tree_unflatten(list(outputs), part.spec)
 
     return run
 
@@ -136,8 +136,8 @@ def make(callables: Any, sample_args: Any, warm_ups: int, allow_unused: bool, po
         raise RuntimeError(
             "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
         )
-    one = not isinstance(callables, tuple)
-    functions, samples = ((callables,), (sample_args,)) if one else (callables, sample_args)
+    single = not isinstance(callables, tuple)
+    functions, samples = ((callables,), (sample_args,)) if single else (callables, sample_args)
     parts = [_part(function, args) for function, args in zip(functions, samples, strict=True)]
     shared = graph_pool_handle() if pool is None else pool
     for part in parts:
@@ -146,5 +146,5 @@ def make(callables: Any, sample_args: Any, warm_ups: int, allow_unused: bool, po
         _capture_forward(part, shared)
     for part in reversed(parts):
         _capture_backward(part, shared, allow_unused)
-    made = tuple(_graphed(part) for part in parts)
-    return made[0] if one else made
+    graphed = tuple(_graphed(part) for part in parts)
+    return graphed[0] if single else graphed

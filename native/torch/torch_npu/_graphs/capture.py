@@ -151,16 +151,16 @@ class NPUGraph:
         """New host arguments for the recorded calls that have them: one dict for all of these calls, or one for each."""
         if self._records is None:
             raise failure("Called NPUGraph::update without a preceding successful capture.")
-        names = {name for one in cpu_update_input for name in one}
+        names = {name for update in cpu_update_input for name in update}
         calls = [record for record in self._records if isinstance(record, Record)]
-        found = [record for record in calls if names and record.has(names)]
-        values = cpu_update_input * len(found) if len(cpu_update_input) == 1 else cpu_update_input
-        if not found or len(values) != len(found):
+        records = [record for record in calls if names and record.has(names)]
+        values = cpu_update_input * len(records) if len(cpu_update_input) == 1 else cpu_update_input
+        if not records or len(values) != len(records):
             raise failure(
-                f"{len(cpu_update_input)} updates of {sorted(names)} for {len(found)} calls that have such arguments"
+                f"{len(cpu_update_input)} updates of {sorted(names)} for {len(records)} calls that have such arguments"
             )
-        for record, one in zip(found, values, strict=True):
-            record.update(one)
+        for record, update in zip(records, values, strict=True):
+            record.update(update)
 
     def debug_dump(self, debug_path: str) -> None:
         """Write the recorded calls as text, one line each."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
+from torch_npu import _C
 from torch_npu._errors import ErrCode, graph_error
 
 _NOT_PERMITTED = "operation not permitted when stream is capturing: {} {}; {}"
@@ -45,9 +46,9 @@ class Record:
     def update(self, values: dict[str, Any]) -> None:
         """Give arguments other values for the next replay."""
         args = list(self.args)
-        for place, argument in enumerate(self.operator._schema.arguments):
-            if argument.name in values and place < len(args):
-                args[place] = values[argument.name]
+        for index, argument in enumerate(self.operator._schema.arguments):
+            if argument.name in values and index < len(args):
+                args[index] = values[argument.name]
             elif argument.name in values:
                 self.kwargs[argument.name] = values[argument.name]
         self.args = tuple(args)
@@ -100,11 +101,11 @@ def _has_integer_indices(operator: torch._ops.OpOverload, args: tuple[Any, ...])
 
 def _written(operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors that a call changes."""
-    found: list[Any] = []
-    for place, argument in enumerate(operator._schema.arguments):
+    changed: list[Any] = []
+    for index, argument in enumerate(operator._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            found.append(args[place] if place < len(args) else kwargs.get(argument.name))
-    return [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
+            changed.append(args[index] if index < len(args) else kwargs.get(argument.name))
+    return [leaf for leaf in tree_leaves(changed) if isinstance(leaf, Tensor)]
 
 
 class Recorder(TorchDispatchMode):
@@ -115,7 +116,7 @@ class Recorder(TorchDispatchMode):
         self.records: list[Record | HostCall] = []
         self._made: dict[int, torch.UntypedStorage] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        self._generators = [(one, one.get_state()) for one in _generators()]
+        self._generators = [(generator, generator.get_state()) for generator in _generators()]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types  # subclasses are unwrapped before they come here
@@ -132,8 +133,8 @@ class Recorder(TorchDispatchMode):
         known = {_storage(leaf)._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         leaves, _ = tree_flatten(result)
         new = {
-            place: leaf
-            for place, leaf in enumerate(leaves)
+            index: leaf
+            for index, leaf in enumerate(leaves)
             if isinstance(leaf, Tensor) and _storage(leaf)._cdata not in known
         }
         for leaf in new.values():
@@ -141,7 +142,7 @@ class Recorder(TorchDispatchMode):
         only_shape = torch.Tag.inplace_view in func.tags or (not new and not writes)
         if only_shape or func.overloadpacket in _UNINITIALIZED:
             return
-        fresh = {place: leaf.detach() for place, leaf in new.items()}
+        fresh = {position: leaf.detach() for position, leaf in new.items()}
         self.records.append(Record(func, _detached(args), _detached(kwargs), fresh))
 
     def _keep(self, storage: torch.UntypedStorage) -> None:
@@ -172,8 +173,6 @@ _UNINITIALIZED = {
 
 
 def _generators() -> list[torch.Generator]:
-    from torch_npu import _C
-
     return [_C._default_generator(index) for index in range(_C._get_device_count())]
 
 

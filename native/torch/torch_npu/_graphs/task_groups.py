@@ -54,10 +54,10 @@ def graph_task_update_end(stream: torch.Stream) -> None:
     recorder.__exit__(None, None, None)
     recorder.close()
     records = group.owner._records
-    calls = [one for one in (records or ())[group.first : group.last] if isinstance(one, Record)]
-    changed = [one for one in recorder.records if isinstance(one, Record)]
+    calls = [record for record in (records or ())[group.first : group.last] if isinstance(record, Record)]
+    changed = [record for record in recorder.records if isinstance(record, Record)]
     if records is None or len(changed) != len(calls):
         raise failure(f"a task group of {len(calls)} calls cannot be updated with {len(changed)} calls")
     for old, new in zip(calls, changed, strict=True):
         old.operator, old.args, old.kwargs = new.operator, new.args, new.kwargs
-        old.fresh = {place: target for place, target in old.fresh.items() if place in new.fresh}
+        old.fresh = {position: target for position, target in old.fresh.items() if position in new.fresh}

@@ -42,17 +42,17 @@ class _Captured:
             return self._function(*args)
         if self._graph is None:
             return self._capture(args)
-        for mine, given in zip(self._inputs, args, strict=True):
-            if isinstance(mine, Tensor) and mine.data_ptr() != given.data_ptr():
-                mine.copy_(given)
+        for kept, argument in zip(self._inputs, args, strict=True):
+            if isinstance(kept, Tensor) and kept.data_ptr() != argument.data_ptr():
+                kept.copy_(argument)
         self._graph.replay()
         return self._results()
 
     def _fits(self, args: tuple[Any, ...]) -> bool:
         """Whether the call is like the captured one: replays know one shape and one set of numbers."""
-        if not all(isinstance(one, Tensor | int | float) for one in args):
+        if not all(isinstance(argument, Tensor | int | float) for argument in args):
             return False
-        if any(isinstance(one, Tensor) and one.device.type != "npu" for one in args):
+        if any(isinstance(argument, Tensor) and argument.device.type != "npu" for argument in args):
             return False
         return self._graph is None or all(map(_alike, self._inputs, args))
 
@@ -61,7 +61,7 @@ class _Captured:
             self._plain = True  # a replay would write into our copies of the inputs, not into the caller's
             return self._function(*args)
         result = self._function(*args)
-        self._inputs = [one.detach().clone() if isinstance(one, Tensor) else one for one in args]
+        self._inputs = [argument.detach().clone() if isinstance(argument, Tensor) else argument for argument in args]
         captured = NPUGraph()
         try:
             with torch.no_grad(), graph(captured):
@@ -76,17 +76,17 @@ class _Captured:
 
     def _results(self) -> Any:
         """Copies: the next replay overwrites the captured memory while the caller may still hold this one's results."""
-        return [one.clone() if isinstance(one, Tensor) else one for one in self._outputs]
+        return [output.clone() if isinstance(output, Tensor) else output for output in self._outputs]
 
 
-def _alike(mine: Any, given: Any) -> bool:
-    if not isinstance(mine, Tensor):
-        return bool(mine == given)
-    return isinstance(given, Tensor) and (mine.shape, mine.stride(), mine.dtype, mine.device) == (
-        given.shape,
-        given.stride(),
-        given.dtype,
-        given.device,
+def _alike(kept: Any, argument: Any) -> bool:
+    if not isinstance(kept, Tensor):
+        return bool(kept == argument)
+    return isinstance(argument, Tensor) and (kept.shape, kept.stride(), kept.dtype, kept.device) == (
+        argument.shape,
+        argument.stride(),
+        argument.dtype,
+        argument.device,
     )
 
 

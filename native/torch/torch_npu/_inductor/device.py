@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_npu import _C
+from torch_npu import _C, npu
 
 
 @dataclass(frozen=True)
@@ -20,39 +20,41 @@ class _Properties:
     type: str = "npu"
 
 
+class _Worker:
+    """Compile workers see the device of their parent."""
+
+    @staticmethod
+    def set_device(device: int) -> None:
+        npu.set_device(device)
+
+    @staticmethod
+    def current_device() -> int:
+        return _C._get_device()
+
+    @staticmethod
+    def get_device_properties(device: Any = None) -> _Properties:
+        del device  # all devices run on the cores of the host
+        return _Properties(torch.get_num_threads())
+
+
 def npu_interface(module: ModuleType) -> type:
     """The DeviceInterface of npu, for `torch._dynamo.device_interface`."""
 
     class NpuInterface(module.DeviceInterface):  # type: ignore[misc, name-defined]
-        device, Event, Stream = torch.npu.device, torch.npu.Event, torch.npu.Stream
+        device, Event, Stream = npu.device, npu.Event, npu.Stream
 
-        class Worker:
-            """Compile workers see the device of their parent."""
-
-            @staticmethod
-            def set_device(device: int) -> None:
-                torch.npu.set_device(device)
-
-            @staticmethod
-            def current_device() -> int:
-                return _C._get_device()
-
-            @staticmethod
-            def get_device_properties(device: Any = None) -> _Properties:
-                del device  # all devices run on the cores of the host
-                return _Properties(torch.get_num_threads())
-
+        Worker = _Worker
         current_device = staticmethod(_C._get_device)
-        set_device = staticmethod(torch.npu.set_device)
+        set_device = staticmethod(npu.set_device)
         device_count = staticmethod(_C._get_device_count)
-        is_available = staticmethod(torch.npu.is_available)
-        synchronize = staticmethod(torch.npu.synchronize)
-        current_stream, set_stream = staticmethod(torch.npu.current_stream), staticmethod(torch.npu.set_stream)
+        is_available = staticmethod(npu.is_available)
+        synchronize = staticmethod(npu.synchronize)
+        current_stream, set_stream = staticmethod(npu.current_stream), staticmethod(npu.set_stream)
         get_raw_stream = staticmethod(lambda index: torch.accelerator.current_stream(index).stream_id)
         get_compute_capability = staticmethod(lambda device=None: "")
-        is_bf16_supported = staticmethod(torch.npu.is_bf16_supported)
+        is_bf16_supported = staticmethod(npu.is_bf16_supported)
         is_triton_capable = staticmethod(lambda device=None: False)
-        get_device_properties = Worker.get_device_properties
+        get_device_properties = _Worker.get_device_properties
 
         @staticmethod
         def exchange_device(device: int) -> int:
@@ -96,9 +98,7 @@ def npu_wrapper() -> type:
 
     class NpuWrapper(Plain, PythonWrapperCodegen):
         @staticmethod
-        def create(
-            is_subgraph: bool, subgraph_name: str | None, parent_wrapper: Any, partition_signatures: Any = None
-        ) -> Any:
+        def create(is_subgraph: bool, subgraph_name: Any, parent_wrapper: Any, partition_signatures: Any = None) -> Any:
             if is_subgraph:
                 return NpuSubgraph(subgraph_name, parent_wrapper, partition_signatures)
             return NpuWrapper()

@@ -14,16 +14,17 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from torch_npu import npu as npu_face
+from torch_npu._inductor import captured, device, flex_attention
+from torch_npu._runtime import stream_ids
+from torch_npu.npu import streams
+
 
 def _interface(module: ModuleType) -> None:
     """Dynamo: what it asks about the device."""
-    import torch
-
-    from torch_npu._inductor.device import npu_interface
-
-    interface = npu_interface(module)
+    interface = device.npu_interface(module)
     module.register_interface_for_device("npu", interface)
-    for index in range(torch.npu.device_count()):
+    for index in range(npu_face.device_count()):
         module.register_interface_for_device(f"npu:{index}", interface)
 
 
@@ -31,17 +32,16 @@ def _codegen(module: ModuleType) -> None:
     """Inductor: who schedules kernels (the CPU's scheduler, which `module` holds) and who writes the code that calls them."""
     from torch._inductor.codegen import common
 
-    from torch_npu._inductor import device as _inductor_device
-
     common.register_backend_for_device(
-        "npu", module.CppScheduling, _inductor_device.npu_wrapper(), device_custom_pass=_inductor_device.cache_mark()
+        "npu", module.CppScheduling, device.npu_wrapper(), device_custom_pass=device.cache_mark()
     )
-    _inductor_device.register_overrides(common)
+    device.register_overrides(common)
 
 
 def _utils(module: ModuleType) -> None:
     """Inductor: the language of generated code, which it takes to be Triton for devices that it does not know."""
-    backend_of = module.get_current_backend
+    utils: Any = module
+    backend_of: Callable[[str], str] = utils.get_current_backend
 
     def get_current_backend(device_type: str | None = None) -> str:
         from torch._inductor.virtualized import V
@@ -49,7 +49,7 @@ def _utils(module: ModuleType) -> None:
         name = device_type or V.graph.get_current_device_or_throw().type
         return backend_of("cpu" if name == "npu" else name)
 
-    module.get_current_backend = get_current_backend
+    utils.get_current_backend = get_current_backend
 
 
 def _scheduler(module: ModuleType) -> None:
@@ -79,9 +79,7 @@ def npu(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def npugraphs(graph: Any, inputs: Any, **options: Any) -> Any:
     """The traced graph, captured and replayed."""
-    from torch_npu._inductor.captured import compile_graph
-
-    return compile_graph(graph, inputs, **options)
+    return captured.compile_graph(graph, inputs, **options)
 
 
 def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
@@ -91,22 +89,15 @@ def npugraph_ex(graph: Any, inputs: Any, **options: Any) -> Any:
 
 def _frames(module: ModuleType) -> None:
     """Dynamo: functions of ours that run as they are, since they change a state of the thread."""
-    from torch_npu._runtime import stream_ids
-    from torch_npu.npu import streams
-
-    for one in (streams.set_stream, stream_ids.make_current):
-        module.skip_code(one.__code__)
+    for function in (streams.set_stream, stream_ids.make_current):
+        module.skip_code(function.__code__)
 
 
 def _flex(module: ModuleType) -> None:
-    from torch_npu._inductor import flex_attention
-
     flex_attention.accept(module)
 
 
 def _flex_template(module: ModuleType) -> None:
-    from torch_npu._inductor import flex_attention
-
     flex_attention.lower(module)
 
 
@@ -129,7 +120,8 @@ class _Loader(importlib.abc.Loader):
         self._inner, self._after = inner, after
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._inner.create_module(spec)
+        module: ModuleType | None = self._inner.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu.utils.storage import _rebuild_npu_tensor
 
@@ -22,19 +23,19 @@ _BROKEN = (RuntimeError, ValueError, TypeError, EOFError, pickle.UnpicklingError
 _seen = threading.local()
 
 
-def _names_npu(place: Any) -> bool:
+def _names_npu(map_location: Any) -> bool:
     """Whether a `map_location` speaks of the device."""
-    if isinstance(place, dict):
-        return any(_names_npu(one) for pair in place.items() for one in pair)
-    return "npu" in str(place) if isinstance(place, (str, torch.device)) else False
+    if isinstance(map_location, dict):
+        return any(_names_npu(end) for pair in map_location.items() for end in pair)
+    return "npu" in str(map_location) if isinstance(map_location, (str, torch.device)) else False
 
 
-def _with_code(error: Exception, place: Any) -> None:
+def _with_code(error: Exception, map_location: Any) -> None:
     """End the text of an error with the code line, if the device has to do with it: it is named, or this program uses it."""
     text = str(error.args[0]) if len(error.args) == 1 else ""
     if len(error.args) > 1 or "[ERROR]" in text:
         return
-    if _names_npu(place) or "npu" in text.lower() or torch.npu.is_initialized():
+    if _names_npu(map_location) or "npu" in text.lower() or npu.is_initialized():
         about_place = isinstance(error, TypeError) or "device" in text or "restore data location" in text
         error.args = (text + pta_error(ErrCode.PARAM if about_place else ErrCode.VALUE),)
 

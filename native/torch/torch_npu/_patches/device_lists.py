@@ -19,6 +19,7 @@ import softnpu
 from torch_npu._environment import chip_mode, raw
 from torch_npu._errors import ErrCode, SubModule, error_line, pta_error
 from torch_npu._runtime.devices import process
+from torch_npu._runtime.face import torch_with_npu
 
 _TRANSFER = "TORCH_TRANSFER_TO_NPU"
 _EXIT_PATIENCE = 0.2  # seconds
@@ -92,7 +93,7 @@ def _let_backward_end() -> None:
 def install() -> None:
     """Uninitialised parameters may move to the device; checkpointing, collect_env and uncaught errors know it."""
     atexit.register(_let_backward_end)
-    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.npu)
+    torch_with_npu.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch_with_npu.Tensor.npu)
     torch.utils.checkpoint.DefaultDeviceType.set_device_type("npu")
     collect_env: Any = torch.utils.collect_env
     collect_env.get_pretty_env_info = _with_devices(collect_env.get_pretty_env_info)

@@ -15,7 +15,7 @@ from torch.utils.dlpack import DLDeviceType
 
 def _with_npu(original: Any) -> Any:
     @wraps(original)
-    def __dlpack_device__(self: torch.Tensor) -> tuple[DLDeviceType, int]:
+    def __dlpack_device__(self: torch.Tensor) -> Any:
         if has_torch_function_unary(self):
             return handle_torch_function(torch.Tensor.__dlpack_device__, (self,), self)
         if self.device.type == "npu":
@@ -27,4 +27,5 @@ def _with_npu(original: Any) -> Any:
 
 def install() -> None:
     """Let `torch.from_dlpack(x)` and other consumers ask an npu tensor for its device."""
-    torch.Tensor.__dlpack_device__ = _with_npu(torch.Tensor.__dlpack_device__)
+    tensor: Any = torch.Tensor
+    tensor.__dlpack_device__ = _with_npu(tensor.__dlpack_device__)

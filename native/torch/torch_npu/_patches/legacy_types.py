@@ -40,9 +40,9 @@ class _TensorType(type):
 
     def __new__(mcs, name: str, dtype: torch.dtype) -> _TensorType:
         words = {"__module__": _MODULE, "__qualname__": name, "__doc__": f"Tensors of {dtype} on an npu device."}
-        made = super().__new__(mcs, f"{_MODULE}.{name}", (), words)
-        made.dtype = dtype
-        return made
+        kind = super().__new__(mcs, f"{_MODULE}.{name}", (), words)
+        kind.dtype = dtype
+        return kind
 
     def __init__(cls, name: str, dtype: torch.dtype) -> None:
         super().__init__(f"{_MODULE}.{name}", (), {})
@@ -70,7 +70,7 @@ class _StorageType(_LegacyStorageMeta):
     _dtype: torch.dtype
 
     @property
-    def dtype(cls) -> torch.dtype:
+    def dtype(cls) -> torch.dtype:  # type: ignore[override]
         _warn_typed_storage_removal()
         return cls._dtype
 
@@ -97,8 +97,8 @@ def _storage_type(name: str, dtype: torch.dtype) -> type:
     return _StorageType(name, (_NpuLegacyStorage,), {"__module__": _MODULE, "__qualname__": name, "_dtype": dtype})
 
 
-TENSOR_TYPES = {f"{word}Tensor": _TensorType(f"{word}Tensor", dtype) for word, dtype in _DTYPES.items()}
-STORAGE_TYPES = {f"{word}Storage": _storage_type(f"{word}Storage", dtype) for word, dtype in _DTYPES.items()}
+TENSOR_TYPES = {f"{prefix}Tensor": _TensorType(f"{prefix}Tensor", dtype) for prefix, dtype in _DTYPES.items()}
+STORAGE_TYPES = {f"{prefix}Storage": _storage_type(f"{prefix}Storage", dtype) for prefix, dtype in _DTYPES.items()}
 
 
 def _default_tensor_type(original: Any) -> Any:
@@ -109,9 +109,9 @@ def _default_tensor_type(original: Any) -> Any:
     @wraps(original)
     def set_default_tensor_type(kind: Any) -> None:
         nonlocal moved
-        found = TENSOR_TYPES.get(kind.removeprefix(f"{_MODULE}.")) if isinstance(kind, str) else kind
-        if isinstance(found, _TensorType):
-            torch.set_default_dtype(found.dtype)
+        tensor_type = TENSOR_TYPES.get(kind.removeprefix(f"{_MODULE}.")) if isinstance(kind, str) else kind
+        if isinstance(tensor_type, _TensorType):
+            torch.set_default_dtype(tensor_type.dtype)
             torch.set_default_device("npu")
             moved = True
             return
@@ -127,6 +127,7 @@ def install(npu: ModuleType) -> None:
     """Put the types into `torch.npu` and where torch looks them up when it loads old files."""
     for name, kind in {**TENSOR_TYPES, **STORAGE_TYPES}.items():
         setattr(npu, name, kind)
-    torch._tensor_classes.update(TENSOR_TYPES.values())
+    tensor_classes: set[Any] = torch._tensor_classes
+    tensor_classes.update(TENSOR_TYPES.values())
     torch._storage_classes.update(STORAGE_TYPES.values())
     torch.set_default_tensor_type = _default_tensor_type(torch.set_default_tensor_type)

@@ -33,11 +33,13 @@ def _with_npu(original: Any) -> Any:
 
 def install() -> None:
     """Amend an older torch; nothing is to do from 2.13 on."""
-    if torch.__version__ >= (2, 13):
+    if torch.__version__ >= (2, 13):  # type: ignore[operator]  # torch compares versions with tuples
         return
     for kind in (torch.UntypedStorage, torch.TypedStorage):
         for name in _PINNING:
             setattr(kind, name, _of_the_accelerator(getattr(kind, name)))
-    torch.UntypedStorage.is_shared = _with_npu(torch.UntypedStorage.is_shared)
-    for names in (torch.profiler.ProfilerActivity, DeviceType):
-        names.NPU = names.PrivateUse1
+    untyped: Any = torch.UntypedStorage
+    untyped.is_shared = _with_npu(untyped.is_shared)
+    enumerations: list[Any] = [torch.profiler.ProfilerActivity, DeviceType]
+    for kinds in enumerations:
+        kinds.NPU = kinds.PrivateUse1

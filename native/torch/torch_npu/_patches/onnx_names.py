@@ -22,7 +22,7 @@ _FIRST_OF_DYNAMO = 18  # older opsets are for the exporter by symbolic functions
 def register_op(opname: str, op: Callable[..., Any], domain: str, version: int) -> None:
     """Register a symbolic function. The domain "" was aten's; operators that live in `npu` now are registered there."""
     import torch
-    from torch.onnx import register_custom_op_symbolic
+    from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]
 
     if domain:
         namespace = domain
@@ -71,16 +71,16 @@ def _without_blanks(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _complete(module: ModuleType) -> None:
-    found: Any = module
-    if hasattr(found, "symbolic_registry"):
+    onnx: Any = module
+    if hasattr(onnx, "symbolic_registry"):
         return
     registry: Any = ModuleType(
         _REGISTRY, "What programs for older releases of torch call to register symbolic functions."
     )
     registry.register_op, registry.is_registered_op = register_op, is_registered_op
-    found.symbolic_registry = sys.modules[_REGISTRY] = registry
-    found.export = _exporter(found.export)
-    found._export = _old_exporter(found.export)
+    onnx.symbolic_registry = sys.modules[_REGISTRY] = registry
+    onnx.export = _exporter(onnx.export)
+    onnx._export = _old_exporter(onnx.export)
 
 
 class _Finder:
@@ -91,7 +91,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name != _ONNX:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
@@ -110,5 +110,5 @@ def install() -> None:
     loaded = sys.modules.get(_ONNX)
     if loaded is not None:
         _complete(loaded)
-    elif not any(isinstance(one, _Finder) for one in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

@@ -26,18 +26,18 @@ _TARGETS = {
 
 def names() -> list[str]:
     """The operators there are now, without their overloads."""
-    found = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith(_PREFIX))
-    return sorted({name.removeprefix(_PREFIX).partition(".")[0] for name in found})
+    ours = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith(_PREFIX))
+    return sorted({name.removeprefix(_PREFIX).partition(".")[0] for name in ours})
 
 
-def _named(name: str, targets: tuple[str, ...], out: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _named(name: str, targets: tuple[str, ...], out: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The results that `out` holds, each under the name the schema has for it."""
     together = f"({', '.join(targets)})" if len(targets) > 1 else targets[0]
-    if (twice := [one for one in targets if one in given]) != []:
+    if (twice := [target for target in targets if target in options]) != []:
         raise TypeError(f"{name}: out={together} and {', '.join(twice)}= are the same results; give one of them")
     tensors = (out,) if isinstance(out, torch.Tensor) else tuple(out)
-    if len(tensors) != len(targets) or not all(isinstance(one, torch.Tensor) for one in tensors):
-        kinds = ", ".join(type(one).__name__ for one in tensors)
+    if len(tensors) != len(targets) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        kinds = ", ".join(type(tensor).__name__ for tensor in tensors)
         raise TypeError(f"{name}: out must be the tensors {together}, not ({kinds})")
     return dict(zip(targets, tensors, strict=True))
 
@@ -58,7 +58,7 @@ def _taking_out(name: str) -> Any:
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = operator.__doc__
-    call.__dict__.update({one: getattr(operator, one) for one in operator.overloads()} | {"out": into})
+    call.__dict__.update({overload: getattr(operator, overload) for overload in operator.overloads()} | {"out": into})
     return call
 
 

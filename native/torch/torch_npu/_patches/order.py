@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import torch
+from torch.utils import backend_registration
 
 from torch_npu import formats, npu, operators
 from torch_npu._inductor import registration
@@ -45,7 +46,7 @@ def _alone(install: Callable[[], None]) -> Callable[[ModuleType], None]:
 def _register_device(_package: ModuleType) -> None:
     """`torch.npu`, and `x.npu()` of tensors, modules and storages."""
     torch._register_device_module("npu", npu)
-    torch.utils.generate_methods_for_privateuse1_backend(
+    backend_registration.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_storage=True, unsupported_dtype=_NO_TENSORS_OF
     )
 

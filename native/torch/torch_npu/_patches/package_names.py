@@ -57,6 +57,6 @@ def install(package: ModuleType) -> None:
     tools: Any = torch.utils
     tools.dumper, tools.get_op_map = dumper, get_op_map
     if _environment.text("TORCH_NPU_SANITIZER"):
-        from torch_npu._watch.sanitizer import enable_npu_sanitizer
+        from torch_npu._watch.sanitizer import enable_npu_sanitizer  # it loads parts of torch.cuda
 
         enable_npu_sanitizer()

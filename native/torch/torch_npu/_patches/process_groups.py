@@ -90,7 +90,11 @@ def _with_type(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def fork_rng(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
         devices = None if devices is None else list(devices)
-        if devices and not args and all(isinstance(one, torch.device) and one.type == "npu" for one in devices):
+        if (
+            devices
+            and not args
+            and all(isinstance(device, torch.device) and device.type == "npu" for device in devices)
+        ):
             kwargs.setdefault("device_type", "npu")
         return original(devices, *args, **kwargs)
 
@@ -114,7 +118,8 @@ def install() -> None:
     core._set_pg_timeout = _with_hccl(core._set_pg_timeout)
     core.rendezvous = _rendezvous.with_causes(core.rendezvous)
     sys.modules["torch_npu._C._distributed_c10d"] = _C._distributed_c10d
-    _C._distributed_c10d._allow_wide_reductions(any("950" in one.soc.name for one in process().devices))
+    _C._distributed_c10d._allow_wide_reductions(any("950" in device.soc.name for device in process().devices))
     torch.random.fork_rng = _with_type(torch.random.fork_rng)
-    torch.nn.DataParallel.__init__ = _refuse_threads(torch.nn.DataParallel.__init__)
+    parallel: Any = torch.nn.DataParallel
+    parallel.__init__ = _refuse_threads(parallel.__init__)
     atexit.register(_leave)

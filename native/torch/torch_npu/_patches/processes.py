@@ -27,11 +27,11 @@ _HANDLE = "softnpu-ipc"
 def _rebuild(descriptor: int, size: int, device: int) -> torch.UntypedStorage:
     """The storage over shared memory: the one this process has already, or a new one."""
     key = reductions.fd_id(descriptor)
-    found = reductions.storage_from_cache(torch.UntypedStorage, key)
-    if found is None:
-        found = shared_memory.open_file(descriptor, size, device)
-        reductions.shared_cache[key] = StorageWeakRef(found)
-    return found
+    storage: torch.UntypedStorage | None = reductions.storage_from_cache(torch.UntypedStorage, key)
+    if storage is None:
+        storage = shared_memory.open_file(descriptor, size, device)
+        reductions.shared_cache[key] = StorageWeakRef(storage)
+    return storage
 
 
 def rebuild_npu_storage(sent: Any, size: int, device: int) -> torch.UntypedStorage:
@@ -57,7 +57,8 @@ def _shared_descriptor(storage: torch.UntypedStorage) -> int:
 def reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     """What torch does, with device memory for a storage of the device."""
     if storage.device.type != "npu":
-        return reductions.reduce_storage(storage)
+        reduced: tuple[Any, ...] = reductions.reduce_storage(storage)
+        return reduced
     if storage.nbytes() == 0:
         return rebuild_empty_storage, (storage.device.index,)
     sent = reduction.DupFd(_shared_descriptor(storage))
@@ -97,7 +98,7 @@ def _open_handle(handle: bytes) -> int:
         mark, *numbers = handle.decode().split(":")
         if mark != _HANDLE:
             raise ValueError(f"it does not begin with {_HANDLE}")
-        pid, number, inode = (int(one) for one in numbers)
+        pid, number, inode = (int(text) for text in numbers)
         descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
         if os.fstat(descriptor).st_ino != inode:
             os.close(descriptor)
@@ -137,7 +138,8 @@ def _share_memory_(original: Any) -> Any:
 
     def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
         if self.device.type != "npu":
-            return original(self, *args, **kwargs)
+            shared: torch.UntypedStorage = original(self, *args, **kwargs)
+            return shared
         if self.nbytes():
             shared_memory.share(self)
         return self

@@ -36,10 +36,11 @@ def saturates() -> bool:
 
 
 def _generation(rows: dict[str, Any], family: str) -> dict[str, Any]:
-    for one in rows["generation"]:
-        if family in one["families"]:
-            return one
-    known = ", ".join(family for one in rows["generation"] for family in one["families"])
+    generations: list[dict[str, Any]] = rows["generation"]
+    for row in generations:
+        if family in row["families"]:
+            return row
+    known = ", ".join(family for row in generations for family in row["families"])
     raise RuntimeError(
         f"SOFTNPU_TORCH=chip: no adapter is known for chips of the family {family!r}, only for {known}: choose another chip with "
         "SOFTNPU_SOC, or unset SOFTNPU_TORCH" + pta_error(ErrCode.NOT_SUPPORT)

@@ -40,7 +40,9 @@ class Hooks:
 
 
 hooks = Hooks()
-segment_source = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
+Allocate = Callable[[int, int, int], int]
+Release = Callable[[int, int, int, int], None]
+segment_source: tuple[Allocate, Release] = (_allocate, _release)  # torch_npu.npu.pools puts libraries in between
 
 
 def _total(device: int) -> int:
@@ -48,8 +50,8 @@ def _total(device: int) -> int:
 
 
 def _free(device: int) -> int:
-    one = process().devices[device]
-    return max(0, one.info.memory_bytes - one.used - one.used_by_others())
+    owner = process().devices[device]
+    return max(0, owner.info.memory_bytes - owner.used - owner.used_by_others())
 
 
 def _configure() -> None:
@@ -65,10 +67,10 @@ def _out_of_memory(device: int, size: int, free: int) -> None:
 def _locate(address: int) -> int:
     """The device of memory that pyACL made, -1 for any other address."""
     owner = process()
-    found = owner.memory.atlas.find(address)
-    if found is None or not found.live or address >= found.end or found.kind not in DEVICE_KINDS:
+    allocation = owner.memory.atlas.find(address)
+    if allocation is None or not allocation.live or address >= allocation.end or allocation.kind not in DEVICE_KINDS:
         return -1
-    return owner.devices.index(found.device)
+    return owner.devices.index(allocation.device)
 
 
 def connect() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 from types import ModuleType
+from typing import Any
 
 from softnpu.spec._generated.dtypes import DTYPES
 
@@ -26,7 +27,9 @@ def _name(acl_name: str) -> str:
     return _OWN_NAMES.get(acl_name) or acl_name.removeprefix("ACL_").lower()
 
 
-DType = IntEnum("DType", {_name(row[0]): code + OFFSET for code, row in DTYPES.items() if code >= 0})
+DType: Any = IntEnum(  # type: ignore[misc]  # its members are rows
+    "DType", {_name(row[0]): code + OFFSET for code, row in DTYPES.items() if code >= 0}
+)
 
 NUMBERS: dict[str, int] = {member.name: int(member) for member in DType}
 
@@ -35,6 +38,6 @@ def install(package: ModuleType) -> None:
     """The numbers as attributes of torch_npu, the enumeration where the original keeps it: `torch_npu._C._cd.DType`."""
     for name, number in NUMBERS.items():
         setattr(package, name, number)
-    child = ModuleType("torch_npu._C._cd", "The data types by number.")
+    child: Any = ModuleType("torch_npu._C._cd", "The data types by number.")
     child.DType = DType
     package._C._cd = sys.modules[child.__name__] = child

@@ -19,6 +19,7 @@ from torch_npu import _C
 from torch_npu._errors import ErrCode, pta_error
 from torch_npu._runtime import connection
 from torch_npu._runtime.devices import SLAB_LIMIT, Device, process
+from torch_npu._runtime.face import torch_with_npu
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -48,7 +49,7 @@ def _take(index: int, size: int) -> int:
     wanted = max(size, SLAB_LIMIT + 1)
     address = connection._allocate(index, wanted)
     if not address:
-        torch.npu.empty_cache()
+        torch_with_npu.npu.empty_cache()
         address = connection._allocate(index, wanted)
     if not address:
         raise torch.OutOfMemoryError(
@@ -95,7 +96,7 @@ def _failed(what: str, error: Exception) -> RuntimeError:
 
 def share(storage: torch.UntypedStorage) -> int:
     """Move a storage into shared memory unless it is there; the descriptor of its file, which stays this module's."""
-    torch.npu._lazy_init()  # refuses in a forked child
+    torch_with_npu.npu._lazy_init()  # refuses in a forked child
     with _lock:
         if not _C._share_is(storage):
             size = storage.nbytes()
@@ -114,8 +115,8 @@ def share(storage: torch.UntypedStorage) -> int:
 
 def open_file(descriptor: int, size: int, device: int) -> torch.UntypedStorage:
     """A storage over a memory file that another process shared; the caller keeps the descriptor."""
-    torch.npu._lazy_init()
-    count = torch.npu.device_count()
+    torch_with_npu.npu._lazy_init()
+    count = torch_with_npu.npu.device_count()
     if device >= count:
         raise RuntimeError(
             f"A storage of npu:{device} arrived in a process that has {count} devices: give both processes the same "

@@ -27,7 +27,7 @@ POOL_SHIFT = 32
 SYNC_LAUNCH = 1 << 30
 EXTERNAL = 1 << 31
 _LOW = (1 << POOL_SHIFT) - 1
-NPU_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)
+NPU_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[call-overload]
 
 
 def plain(stream_id: int) -> int:

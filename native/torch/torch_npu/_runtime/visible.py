@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def usable(visible: Sequence[int]) -> int:
     """Up to the first id that is not larger than the one before: ASCEND_RT_VISIBLE_DEVICES=1,0 is one device in PyTorch (in pyACL
     it is two, in that order). An empty value is no device."""
-    for place in range(1, len(visible)):
-        if visible[place] <= visible[place - 1]:
-            return place
+    for index in range(1, len(visible)):
+        if visible[index] <= visible[index - 1]:
+            return index
     return len(visible)

@@ -11,6 +11,7 @@ from softnpu.base.watch import NodeRun, Seen, show
 from softnpu.observe.dump import Dump, DumpControl
 from torch_npu._runtime import stream_ids as ids
 from torch_npu._runtime.dtype_numbers import NUMBERS, OFFSET
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in, written_names
 
 # Where CANN's operator has another name than torch's in capitals.
@@ -29,11 +30,11 @@ _AS_BYTES = {
 _COPIES = frozenset({"copy_", "_to_copy", "_copy_from"})
 
 
-def _crosses(given: dict[str, Any]) -> bool:
+def _crosses(arguments: dict[str, Any]) -> bool:
     """Whether a copy is between host and device: that is no operator of a chip."""
-    kinds = {one.device.type for _, one in tensors_in(given)}
-    if given.get("device") is not None:
-        kinds.add(torch.device(given["device"]).type)
+    kinds = {tensor.device.type for _, tensor in tensors_in(arguments)}
+    if arguments.get("device") is not None:
+        kinds.add(torch.device(arguments["device"]).type)
     return len(kinds) > 1
 
 
@@ -58,7 +59,7 @@ class OperatorDump(Looking):
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__()
-        layers = (name for one in section.get("dump_list", ()) for name in one.get("layer", ()))
+        layers = (name for entry in section.get("dump_list", ()) for name in entry.get("layer", ()))
         self._names = frozenset(layers)
         self._inputs = section.get("dump_mode", "output") != "output" or section.get("dump_debug") == "on"
         self._files = Dump({**section, "dump_list": []}, DumpControl())
@@ -71,17 +72,17 @@ class OperatorDump(Looking):
     def look(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = short_name(func)
         kind = operator_type(name)
-        given = named_arguments(func, args, kwargs)
-        if name in _COPIES and _crosses(given):
+        arguments = named_arguments(func, args, kwargs)
+        if name in _COPIES and _crosses(arguments):
             return func(*args, **kwargs)
         if self._names and not self._names & {name, name.rstrip("_"), kind, func._schema.name}:
             return func(*args, **kwargs)
         written = written_names(func)
         inputs: tuple[Seen, ...] = ()
         if self._inputs:  # before the call, which may change them
-            inputs = tuple(_seen(self._kept(place, one, written)) for place, one in tensors_in(given))
+            inputs = tuple(_seen(self._kept(argument, tensor, written)) for argument, tensor in tensors_in(arguments))
         result = func(*args, **kwargs)
-        outputs = [one for _, one in tensors_in(named_results(func, result))]
+        outputs = [tensor for _, tensor in tensors_in(named_results(func, result))]
         self._write(name, kind, inputs, outputs)
         return result
 
@@ -92,14 +93,14 @@ class OperatorDump(Looking):
         return tensor.clone() if on_host and (name in written or name.rpartition("_")[0] in written) else tensor
 
     def _write(self, name: str, kind: str, inputs: tuple[Seen, ...], outputs: list[torch.Tensor]) -> None:
-        home = next((one for one in outputs if one.device.type == "npu"), None)
-        device = torch.npu.current_device() if home is None else home.get_device()
+        home = next((output for output in outputs if output.device.type == "npu"), None)
+        device = torch_with_npu.npu.current_device() if home is None else home.get_device()
         number = next(self._numbers)
         run = NodeRun(
             name=f"{name}_{number}",
             type=kind,
             inputs=inputs,
-            outputs=tuple(_seen(one) for one in outputs),
+            outputs=tuple(_seen(output) for output in outputs),
             device=device,
             stream=ids.plain(ids.current_id(device)),
             task=number,

@@ -43,7 +43,7 @@ class Looking(TorchDispatchMode):
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "npu":
             return True
-        return any(one.device.type == "npu" for _, one in tensors_in(dict(enumerate([*args, *kwargs.values()]))))
+        return any(tensor.device.type == "npu" for _, tensor in tensors_in(dict(enumerate([*args, *kwargs.values()]))))
 
     def look(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What is done with a call."""
@@ -58,7 +58,8 @@ def computes(func: Any) -> bool:
 
 def short_name(func: Any) -> str:
     """The operator's name without library and overload: add_ of aten::add_.Tensor."""
-    return func._schema.name.rpartition("::")[2]
+    name: str = func._schema.name
+    return name.rpartition("::")[2]
 
 
 def named_arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def named_results(func: Any, result: Any) -> dict[str, Any]:
     """The results by name: that of the schema, or output, output1 …"""
     returned = func._schema.returns
     values = result if len(returned) > 1 else [result]
-    names = (one.name or ("output" if place == 0 else f"output{place}") for place, one in enumerate(returned))
+    names = (declared.name or ("output" if index == 0 else f"output{index}") for index, declared in enumerate(returned))
     return dict(zip(names, values, strict=False))
 
 
@@ -81,11 +82,15 @@ def tensors_in(values: dict[Any, Any]) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
             yield name, value
         elif isinstance(value, list | tuple):
-            for place, one in enumerate(value):
-                if isinstance(one, torch.Tensor):
-                    yield f"{name}_{place}", one
+            for index, element in enumerate(value):
+                if isinstance(element, torch.Tensor):
+                    yield f"{name}_{index}", element
 
 
 def written_names(func: Any) -> set[str]:
     """The arguments that an operator changes."""
-    return {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+    return {
+        argument.name
+        for argument in func._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }

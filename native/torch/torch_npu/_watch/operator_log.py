@@ -25,8 +25,8 @@ class OpInfo(Looking):
 
     def look(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
-        given = [_text(one) for _, one in tensors_in(named_arguments(func, args, kwargs))]
-        made = [_text(one) for _, one in tensors_in(named_results(func, result))]
-        text = f"OpType: {operator_type(short_name(func))}, InputDesc: {' '.join(given)}, OutputDesc: {' '.join(made)}."
+        inputs = [_text(tensor) for _, tensor in tensors_in(named_arguments(func, args, kwargs))]
+        outputs = [_text(tensor) for _, tensor in tensors_in(named_results(func, result))]
+        text = f"OpType: {operator_type(short_name(func))}, InputDesc: {' '.join(inputs)}, OutputDesc: {' '.join(outputs)}."
         log().write(INFO, f"aclopCompile::aclOp {text}", "ASCENDCL", "aclopCompile", "_op_info.py:0")
         return result

@@ -56,9 +56,9 @@ class _Watch(Looking):
                 (written if writes else read).add(self._meet(tensor, name, names))
         result = func(*args, **kwargs)
         outputs = {
-            self._meet(one, name, names)
-            for name, one in tensors_in(named_results(func, result))
-            if one.device.type == "npu"
+            self._meet(tensor, name, names)
+            for name, tensor in tensors_in(named_results(func, result))
+            if tensor.device.type == "npu"
         }
         written |= outputs - read
         stream = torch.accelerator.current_stream()

@@ -8,19 +8,12 @@ functions (compositions of torch operators, or NumPy with `numpy_body`) or C++ f
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from torch_npu.adapt._bodies import host_view, numpy_body
 from torch_npu.adapt._bridge import register
 from torch_npu.adapt._file import AdaptError, Functions, read
-from torch_npu.adapt._load import Adapter, generate, load
+from torch_npu.adapt._load import Adapter, generate, include_path, load
 
 __all__ = ["AdaptError", "Adapter", "Functions", "generate", "host_view", "include_path", "load", "numpy_body", "read"]
-
-
-def include_path() -> str:
-    """The folder with the headers of adapters, below which `torch_npu/csrc/...` lies."""
-    return str(Path(__file__).parents[1] / "include")
 
 
 register()

@@ -19,14 +19,16 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 @cache
 def _candidates(name: str) -> tuple[Any, ...]:
     """The out= and in-place overloads that an aclnn function may be: aclnnAdd is add.out, aclnnInplaceAdd is add_."""
-    word = name.removeprefix("aclnn")
-    inplace = word.startswith("Inplace")
-    snake = _WORD.sub("_", word.removeprefix("Inplace")).lower() + ("_" if inplace else "")
+    function = name.removeprefix("aclnn")
+    inplace = function.startswith("Inplace")
+    snake = _WORD.sub("_", function.removeprefix("Inplace")).lower() + ("_" if inplace else "")
     packet = getattr(torch.ops.aten, snake, None)
     if packet is None:
         return ()
-    overloads = [getattr(packet, one) for one in packet.overloads()]
-    return tuple(one for one in overloads if inplace or any(argument.is_out for argument in one._schema.arguments))
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return tuple(
+        overload for overload in overloads if inplace or any(argument.is_out for argument in overload._schema.arguments)
+    )
 
 
 def known(name: str) -> bool:
@@ -49,14 +51,21 @@ def _fits(overload: Any, values: list[Any]) -> bool:
 
 def run(name: str, tensors: list[Tensor], arguments: str) -> None:
     """`arguments` is a list in JSON where {"tensor": i} stands for one of the tensors; results are the last arguments."""
-    views = [host_view(one) for one in tensors]
-    values = [views[one["tensor"]] if isinstance(one, dict) else one for one in json.loads(arguments)]
+    views = [host_view(tensor) for tensor in tensors]
+    values = [views[value["tensor"]] if isinstance(value, dict) else value for value in json.loads(arguments)]
     for overload in _candidates(name):
         if _fits(overload, values):
-            places = overload._schema.arguments
-            named = {place.name: value for place, value in zip(places, values, strict=True) if place.kwarg_only}
-            overload(*(value for place, value in zip(places, values, strict=True) if not place.kwarg_only), **named)
+            parameters = overload._schema.arguments
+            named = {
+                parameter.name: value
+                for parameter, value in zip(parameters, values, strict=True)
+                if parameter.kwarg_only
+            }
+            overload(
+                *(value for parameter, value in zip(parameters, values, strict=True) if not parameter.kwarg_only),
+                **named,
+            )
             return
-    there = "; ".join(str(one._schema) for one in _candidates(name))
+    there = "; ".join(str(candidate._schema) for candidate in _candidates(name))
     reason = f"its arguments fit none of {there}" if there else "aten has no operator of this name"
     raise RuntimeError(f"EXEC_NPU_CMD {name}: {reason}" + ops_error(ErrCode.NOT_SUPPORT))

@@ -34,16 +34,16 @@ def host_view(tensor: torch.Tensor | Number) -> torch.Tensor | Number:
     size = storage.nbytes() // tensor.element_size() * tensor.element_size()
     memory = (ctypes.c_char * size).from_address(storage.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype)
-    found: Any = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-    found._npu_owner = tensor
-    return found
+    view = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    view._npu_owner = tensor  # type: ignore[attr-defined]
+    return view
 
 
 def _arrays(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return host_view(value.detach()).numpy()
     if isinstance(value, list | tuple):
-        return type(value)(_arrays(one) for one in value)
+        return type(value)(_arrays(element) for element in value)
     return value
 
 
@@ -53,7 +53,7 @@ def _tensors(value: Any, device: torch.device) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return torch.from_numpy(np.ascontiguousarray(value).reshape(np.shape(value))).to(device)
     if isinstance(value, list | tuple):
-        return type(value)(_tensors(one, device) for one in value)
+        return type(value)(_tensors(element, device) for element in value)
     return value
 
 
@@ -62,9 +62,9 @@ def _first_device(values: Any) -> torch.device | None:
         if isinstance(value, torch.Tensor):
             return value.device
         if isinstance(value, list | tuple):
-            found = _first_device(value)
-            if found is not None:
-                return found
+            device = _first_device(value)
+            if device is not None:
+                return device
     return None
 
 
@@ -74,7 +74,9 @@ def numpy_body(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def body(*args: Any, **kwargs: Any) -> Any:
         device = _first_device((*args, *kwargs.values())) or torch.device("npu")
-        found = function(*(_arrays(one) for one in args), **{key: _arrays(one) for key, one in kwargs.items()})
-        return _tensors(found, device)
+        result = function(
+            *(_arrays(argument) for argument in args), **{key: _arrays(value) for key, value in kwargs.items()}
+        )
+        return _tensors(result, device)
 
     return body

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from torch_npu.adapt import _aclnn
+from torch_npu.formats import describe
+
 _SCHEMAS = (
     "op_command(str type, Tensor?[] inputs, Tensor(a!)[] outputs, str attributes, int[] constants) -> ()",
     "aclnn_known(str name) -> bool",
@@ -19,26 +22,20 @@ _library: Any = None
 
 
 def _op_command(*args: Any) -> None:
-    from torch_npu.adapt import _command
+    from torch_npu.adapt import _command  # it loads the executor, which few programs need
 
     _command.run(*args)
 
 
 def _aclnn_known(name: str) -> bool:
-    from torch_npu.adapt import _aclnn
-
     return _aclnn.known(name)
 
 
 def _aclnn_command(*args: Any) -> None:
-    from torch_npu.adapt import _aclnn
-
     _aclnn.run(*args)
 
 
 def _storage_sizes(self: torch.Tensor) -> list[int]:
-    from torch_npu.formats import describe
-
     return list(describe(self).storage_sizes)
 
 

@@ -69,29 +69,29 @@ class _Arguments:
 
 def _room(out: Tensor, inputs: list[Tensor]) -> Tensor:
     """Where a result is computed: in place, unless it is strided or lies over an input."""
-    shared = any(one.untyped_storage().data_ptr() == out.untyped_storage().data_ptr() for one in inputs)
+    shared = any(tensor.untyped_storage().data_ptr() == out.untyped_storage().data_ptr() for tensor in inputs)
     return out if out.is_contiguous() and not shared else torch.empty(out.shape, dtype=out.dtype, device=out.device)
 
 
 def run(kind: str, inputs: list[Tensor | None], outputs: list[Tensor], attributes: str, constants: list[int]) -> None:
     """Run one operator; the outputs have their sizes and types already."""
-    if not outputs or any(one.device.type != "npu" for one in outputs):
+    if not outputs or any(output.device.type != "npu" for output in outputs):
         raise _fail(kind, "every operator needs an output, and outputs must be tensors on npu", ErrCode.PARAM)
-    if all(one.numel() == 0 for one in outputs):
+    if all(output.numel() == 0 for output in outputs):
         return
     device = outputs[0].device
-    given = _Arguments(kind, inputs, constants, device)
-    rooms = [_room(one, given.tensors) for one in outputs]
+    arguments = _Arguments(kind, inputs, constants, device)
+    rooms = [_room(output, arguments.tensors) for output in outputs]
     attr = OpAttr()
     for name, value in json.loads(attributes).items():
         attr.set(name, value)
     try:
         with _lock:
-            found = _operators().find(kind, given.descs, [_describe(kind, one) for one in rooms], attr, False)
-            model = found.model(_context(device.index))
+            operator = _operators().find(kind, arguments.descs, [_describe(kind, room) for room in rooms], attr, False)
+            model = operator.model(_context(device.index))
         _refuse_open(kind, model)
-        taken = Given([_buffer(given.tensors[i]) for i in found.kept], {})
-        model.run(model.prepare(taken, Given([_buffer(one) for one in rooms], {})))
+        taken = Given([_buffer(arguments.tensors[i]) for i in operator.kept], {})
+        model.run(model.prepare(taken, Given([_buffer(room) for room in rooms], {})))
     except NpuError as error:
         raise _fail(kind, str(error), ErrCode.ACL) from error
     for out, room in zip(outputs, rooms, strict=True):

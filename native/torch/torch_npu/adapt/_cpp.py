@@ -76,7 +76,7 @@ def declarations(functions: Functions, signatures: str = "now") -> str:
                 line = f"  static {signature.decl(name=name)};"
                 line = re.sub(r"(?<=\w)=[^,()]+(?=[,)])", "", line)
                 lines.append(_old(line) if signatures == "1.8" else line)
-    opened = "\n".join(f"namespace {one} {{" for one in functions.cpp_namespace.split("::"))
+    opened = "\n".join(f"namespace {part} {{" for part in functions.cpp_namespace.split("::"))
     closed = "\n".join("}" for _ in functions.cpp_namespace.split("::"))
     body = "\n".join(lines)
     return (
@@ -88,7 +88,9 @@ def declarations(functions: Functions, signatures: str = "now") -> str:
 def registration(functions: Functions, signatures: str = "now") -> str:
     """The file that declares custom operators and connects the bodies with the dispatcher."""
     _check(functions)
-    wrappers, impls, forwards = [], {}, []
+    wrappers: list[str] = []
+    forwards: list[str] = []
+    impls: dict[tuple[str, str], list[str]] = {}
     with _settings():
         for entry in functions.entries:
             if entry.called_only:
@@ -114,7 +116,7 @@ def registration(functions: Functions, signatures: str = "now") -> str:
 
 
 def _definition(entry: Entry) -> str:
-    tags = ", ".join(f"at::Tag::{one}" for one in entry.tags)
+    tags = ", ".join(f"at::Tag::{tag}" for tag in entry.tags)
     return f'  m.def(R"({entry.schema})"{f", {{{tags}}}" if tags else ""});'
 
 
@@ -122,8 +124,8 @@ def _wrapper(entry: Entry, functions: Functions, name: str, body: str) -> str:
     from torchgen.api.types import DispatcherSignature
 
     dispatched = DispatcherSignature.from_schema(_parsed(entry.schema), symint=entry.symint)
-    arguments = ", ".join(one.name for one in _native(entry).arguments())
-    checks = "".join(f"  {one}\n" for one in _checks(entry, name))
+    arguments = ", ".join(argument.name for argument in _native(entry).arguments())
+    checks = "".join(f"  {check}\n" for check in _checks(entry, name))
     call = f"{functions.cpp_namespace}::NPUNativeFunctions::{body}({arguments})"
     return f"{dispatched.decl(name=name)} {{\n{checks}  return {call};\n}}\n"
 
@@ -132,11 +134,11 @@ def _checks(entry: Entry, name: str) -> Iterator[str]:
     """Tensors of a custom operator must be on one device unless the file says NoCheck; those of aten check themselves."""
     if not entry.custom or not entry.device_check:
         return
-    tensors = [one.name for one in _parsed(entry.schema).arguments.flat_all if one.type.is_tensor_like()]
+    tensors = [argument.name for argument in _parsed(entry.schema).arguments.flat_all if argument.type.is_tensor_like()]
     if tensors:
         yield "std::optional<c10::Device> common;"
-    for one in tensors:
-        yield f'c10::impl::check_and_update_common_device(common, {one}, "{name}", "{one}");'
+    for tensor in tensors:
+        yield f'c10::impl::check_and_update_common_device(common, {tensor}, "{name}", "{tensor}");'
 
 
 def _forward(entry: Entry, functions: Functions) -> str:
@@ -144,12 +146,12 @@ def _forward(entry: Entry, functions: Functions) -> str:
     signature = _native(entry)
     name = f"{functions.cpp_namespace}::NPUNativeFunctions::{_body_name(entry)}"
     arguments = signature.arguments()
-    kinds = ", ".join(one.nctype.type.cpp_type() for one in arguments)
+    kinds = ", ".join(argument.nctype.type.cpp_type() for argument in arguments)
     returns = _returns(signature)
     base, _, overload = entry.name.partition(".")
     find = f'c10::Dispatcher::singleton().findSchemaOrThrow("npu::{base}", "{overload}")'
-    declared = ", ".join(f"{one.nctype.type.cpp_type()} {one.name}" for one in arguments)
-    passed = ", ".join(one.name for one in arguments)
+    declared = ", ".join(f"{argument.nctype.type.cpp_type()} {argument.name}" for argument in arguments)
+    passed = ", ".join(argument.name for argument in arguments)
     return (
         f"{returns} {name}({declared}) {{\n"
         f"  static const auto op = {find}.typed<{returns}({kinds})>();\n  return op.call({passed});\n}}\n"

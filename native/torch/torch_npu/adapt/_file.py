@@ -23,8 +23,8 @@ KEYS = {
     "QuantizedNPU": "QuantizedPrivateUse1",
     "NestedTensorNPU": "NestedTensorPrivateUse1",
 } | {
-    word: word
-    for word in (
+    key: key
+    for key in (
         "PrivateUse1", "AutogradPrivateUse1", "QuantizedPrivateUse1", "NestedTensorPrivateUse1", "CompositeImplicitAutograd",
         "CompositeExplicitAutograd", "Meta", "CPU", "AutogradCPU",
     )
@@ -114,15 +114,15 @@ class _Reader:
 
     def pairs(self, node: Any, key: str, allowed: Iterable[str]) -> dict[str, Any]:
         """The keys of a mapping with their nodes; unknown and repeated ones are refused."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, value in node.value:
-            word = str(self.value(name))
-            if word not in allowed:
-                raise self.fail(name, word, f"unknown key{near(word, allowed)}; {key} takes {', '.join(allowed)}")
-            if word in found:
-                raise self.fail(name, word, "the key is here for the second time")
-            found[word] = value
-        return found
+            option = str(self.value(name))
+            if option not in allowed:
+                raise self.fail(name, option, f"unknown key{near(option, allowed)}; {key} takes {', '.join(allowed)}")
+            if option in options:
+                raise self.fail(name, option, "the key is here for the second time")
+            options[option] = value
+        return options
 
 
 def near(word: str, known: Iterable[str]) -> str:
@@ -141,15 +141,15 @@ def read(path: str | os.PathLike[str]) -> Functions:
     if not isinstance(reader.root, reader.yaml.MappingNode):
         raise AdaptError(f"{where}:1: the file must be a mapping with backend, cpp_namespace and lists of operators")
     top = reader.pairs(reader.root, "the file", (*_SCALARS, *LISTS))
-    for word in _SCALARS:
-        if word not in top:
-            raise AdaptError(f"{where}:1: {word}: the key is missing; write `{word}: {_example(word)}`")
-    backend, namespace = (str(reader.value(top[word])) for word in _SCALARS)
+    for name in _SCALARS:
+        if name not in top:
+            raise AdaptError(f"{where}:1: {name}: the key is missing; write `{name}: {_example(name)}`")
+    backend, namespace = (str(reader.value(top[name])) for name in _SCALARS)
     if backend != "NPU":
         raise reader.fail(top["backend"], "backend", f"must be NPU, not {backend}")
     if not all(part.isidentifier() for part in namespace.split("::")):
         raise reader.fail(top["cpp_namespace"], "cpp_namespace", f"{namespace!r} is no namespace of C++")
-    symint = {str(reader.value(one)) for one in _listed(reader, top, "symint")}
+    symint = {str(reader.value(name)) for name in _listed(reader, top, "symint")}
     entries = [
         _entry(reader, section, node, symint)
         for section in LISTS
@@ -160,16 +160,16 @@ def read(path: str | os.PathLike[str]) -> Functions:
     return Functions(where, backend, namespace, tuple(entries))
 
 
-def _example(word: str) -> str:
-    return "NPU" if word == "backend" else "at_npu::native"
+def _example(key: str) -> str:
+    return "NPU" if key == "backend" else "at_npu::native"
 
 
 def _refuse_twice(where: Path, entries: list[Entry]) -> None:
     seen: dict[str, Entry] = {}
-    for one in entries:
-        first = seen.setdefault(f"{one.namespace}::{one.name}", one)
-        if first is not one:
-            raise AdaptError(f"{where}:{one.line}: {one.section}: {one.name} is in line {first.line} already")
+    for entry in entries:
+        first = seen.setdefault(f"{entry.namespace}::{entry.name}", entry)
+        if first is not entry:
+            raise AdaptError(f"{where}:{entry.line}: {entry.section}: {entry.name} is in line {first.line} already")
 
 
 def _listed(reader: _Reader, top: dict[str, Any], section: str) -> list[Any]:
@@ -212,48 +212,48 @@ def _entry(reader: _Reader, section: str, node: Any, symint: set[str]) -> Entry:
 
 
 def _options(reader: _Reader, options: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if "variants" in options:
-        words = tuple(one.strip() for one in str(reader.value(options["variants"])).split(","))
-        for word in words:
-            if word not in _VARIANTS:
-                raise reader.fail(options["variants"], "variants", f"{word!r} is none of {', '.join(_VARIANTS)}")
-        found["variants"] = words
+        variants = tuple(variant.strip() for variant in str(reader.value(options["variants"])).split(","))
+        for variant in variants:
+            if variant not in _VARIANTS:
+                raise reader.fail(options["variants"], "variants", f"{variant!r} is none of {', '.join(_VARIANTS)}")
+        fields["variants"] = variants
     if "device_check" in options:
-        word = str(reader.value(options["device_check"]))
-        if word not in _CHECKS:
-            raise reader.fail(options["device_check"], "device_check", f"{word!r} is none of {', '.join(_CHECKS)}")
-        found["device_check"] = word == "ExactSame"
+        check = str(reader.value(options["device_check"]))
+        if check not in _CHECKS:
+            raise reader.fail(options["device_check"], "device_check", f"{check!r} is none of {', '.join(_CHECKS)}")
+        fields["device_check"] = check == "ExactSame"
     if "exposed" in options:
-        found["exposed"] = reader.value(options["exposed"]) not in (False, None, [])
+        fields["exposed"] = reader.value(options["exposed"]) not in (False, None, [])
     if "tags" in options:
-        found["tags"] = _tags(reader, options["tags"])
+        fields["tags"] = _tags(reader, options["tags"])
     if "dispatch" in options:
-        found["dispatch"] = _dispatch(reader, options["dispatch"])
-    return found
+        fields["dispatch"] = _dispatch(reader, options["dispatch"])
+    return fields
 
 
 def _tags(reader: _Reader, node: Any) -> tuple[str, ...]:
     import torch
 
-    given = reader.value(node)
-    words = tuple(given) if isinstance(given, list) else tuple(one.strip() for one in str(given).split(","))
-    for word in words:
-        if not hasattr(torch.Tag, str(word)):
-            raise reader.fail(node, "tags", f"torch has no tag {word!r}{near(str(word), dir(torch.Tag))}")
-    return words
+    listed = reader.value(node)
+    tags = tuple(listed) if isinstance(listed, list) else tuple(tag.strip() for tag in str(listed).split(","))
+    for tag in tags:
+        if not hasattr(torch.Tag, str(tag)):
+            raise reader.fail(node, "tags", f"torch has no tag {tag!r}{near(str(tag), dir(torch.Tag))}")
+    return tags
 
 
 def _dispatch(reader: _Reader, node: Any) -> dict[str, str]:
     if not isinstance(node, reader.yaml.MappingNode):
         raise reader.fail(node, "dispatch", "must be a mapping such as `NPU: name_of_the_body`")
-    found = {}
+    kernels = {}
     for name, value in node.value:
-        for word in str(reader.value(name)).split(","):
-            key = word.strip()
+        for part in str(reader.value(name)).split(","):
+            key = part.strip()
             if key not in KEYS:
                 raise reader.fail(
                     name, "dispatch", f"{key!r} is no dispatch key here{near(key, KEYS)}; use {', '.join(KEYS)}"
                 )
-            found[KEYS[key]] = str(reader.value(value))
-    return found
+            kernels[KEYS[key]] = str(reader.value(value))
+    return kernels

@@ -55,14 +55,14 @@ def generate(path: str | os.PathLike[str], output: str | os.PathLike[str], signa
         "custom_ops.py": _python.custom_ops(functions),
         "exposed_api.py": _python.exposed_api(functions),
     }
-    made = []
+    written = []
     for name, text in texts.items():
         target = Path(output) / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_text("utf-8") != text:  # a newer file would be compiled again
             target.write_text(text, "utf-8")
-        made.append(target)
-    return made
+        written.append(target)
+    return written
 
 
 def load(
@@ -81,11 +81,11 @@ def load(
     if (bodies is None) == (not sources):
         raise ValueError("pass either bodies (Python) or sources (C++), and not both")
     if sources:
-        return _compiled(Path(path), [Path(one) for one in sources], build, signatures, verbose)
+        return _compiled(Path(path), [Path(source) for source in sources], build, signatures, verbose)
     functions = read(path)
-    found = _module(Path(bodies)) if isinstance(bodies, str | os.PathLike) else bodies
-    assert found is not None
-    return Adapter(functions, _python.register(functions, found), None)
+    module = _module(Path(bodies)) if isinstance(bodies, str | os.PathLike) else bodies
+    assert module is not None
+    return Adapter(functions, _python.register(functions, module), None)
 
 
 def _module(path: Path) -> ModuleType:
@@ -97,22 +97,25 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
+def include_path() -> str:
+    """The folder with the headers of adapters, below which `torch_npu/csrc/...` lies."""
+    return str(Path(__file__).parents[1] / "include")
+
+
 def _compiled(
     path: Path, sources: list[Path], build: str | os.PathLike[str] | None, signatures: str, verbose: bool
 ) -> Adapter:
     from torch.utils import cpp_extension
 
-    from torch_npu.adapt import include_path
-
-    for one in sources:
-        if not one.is_file():
-            raise AdaptError(f"{one}: there is no such source file")
+    for source in sources:
+        if not source.is_file():
+            raise AdaptError(f"{source}: there is no such source file")
     folder = Path(build) if build is not None else Path(tempfile.mkdtemp(prefix="torch_npu_adapt_"))
     functions = read(path)  # before compiling: whether an operator exists changes with it
     generate(path, folder, signatures)
     cpp_extension.load(
         name=f"npu_{path.stem}_{path.parent.name}".replace("-", "_").replace(".", "_"),
-        sources=[str(one.resolve()) for one in (*sources, folder / _REGISTRATION)],
+        sources=[str(source.resolve()) for source in (*sources, folder / _REGISTRATION)],
         extra_include_paths=[str(folder), include_path()],
         build_directory=str(folder),
         is_python_module=False,

@@ -23,13 +23,13 @@ def body_name(name: str) -> str:
 
 
 def _find(bodies: Bodies, name: str) -> Callable[..., Any] | None:
-    found = bodies.get(name) if isinstance(bodies, Mapping) else getattr(bodies, name, None)
-    return found if callable(found) else None
+    body = bodies.get(name) if isinstance(bodies, Mapping) else getattr(bodies, name, None)
+    return body if callable(body) else None
 
 
 def registrations(functions: Functions, bodies: Bodies) -> list[tuple[Entry, str, Callable[..., Any]]]:
     """Every entry with its keys and bodies; one that has none is an error."""
-    found, missing = [], []
+    rows, missing = [], []
     for entry in functions.entries:
         if entry.called_only:
             continue
@@ -39,11 +39,11 @@ def registrations(functions: Functions, bodies: Bodies) -> list[tuple[Entry, str
             if body is None:
                 missing.append((entry, name))
             else:
-                found.append((entry, key, body))
+                rows.append((entry, key, body))
     if missing:
         lines = ", ".join(sorted({f"{name} (for {entry.name}, line {entry.line})" for entry, name in missing}))
         raise AdaptError(f"{functions.path}: the bodies lack {lines}")
-    return found
+    return rows
 
 
 @cache
@@ -55,7 +55,7 @@ def _declarations() -> torch.library.Library:
 def _declare(functions: Functions) -> None:
     for entry in functions.entries:
         if entry.custom and not entry.exists and entry.name not in _schemas.defined:
-            _declarations().define(entry.schema, tags=tuple(getattr(torch.Tag, one) for one in entry.tags))
+            _declarations().define(entry.schema, tags=tuple(getattr(torch.Tag, tag) for tag in entry.tags))
             _schemas.defined.add(entry.name)
 
 
@@ -104,14 +104,16 @@ def _method(operator: Any, name: str) -> Callable[..., Any]:
 
 
 def _names(functions: Functions, exposed: bool) -> list[str]:
-    names = {one.name.partition(".")[0] for one in functions.entries if one.custom and (one.exposed or not exposed)}
-    return sorted(one for one in names if not keyword.iskeyword(one))
+    names = {
+        entry.name.partition(".")[0] for entry in functions.entries if entry.custom and (entry.exposed or not exposed)
+    }
+    return sorted(name for name in names if not keyword.iskeyword(name))
 
 
 def custom_ops(functions: Functions) -> str:
     """custom_ops.py: every custom operator as a name."""
     names = _names(functions, exposed=False)
-    lines = [f"{one} = torch.ops.npu.{one}" for one in names]
+    lines = [f"{name} = torch.ops.npu.{name}" for name in names]
     head = f'"""Generated from {functions.path.name} by torch_npu.adapt; do not edit."""\n\nimport torch\n'
     return head + "\n" + "\n".join([*lines, "", f"__all__ = {names!r}", ""])
 

@@ -21,12 +21,12 @@ def _native() -> dict[str, str]:
     import torchgen
 
     table = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
-    found = {}
+    schemas = {}
     for line in table.read_text("utf-8").splitlines():
         match = _FUNC.match(line)
         if match:
-            found[match[1]] = line.removeprefix("- func: ").strip()
-    return found
+            schemas[match[1]] = line.removeprefix("- func: ").strip()
+    return schemas
 
 
 def aten(name: str) -> tuple[str, str, bool]:
@@ -73,11 +73,13 @@ def custom(func: str) -> tuple[str, str, bool]:
 
 def _compare(name: str, parsed: torch.FunctionSchema, there: torch.FunctionSchema) -> None:
     def types(schema: torch.FunctionSchema) -> list[str]:
-        return [f"{one.type} {one.name}" for one in schema.arguments] + [str(one.type) for one in schema.returns]
+        return [f"{argument.type} {argument.name}" for argument in schema.arguments] + [
+            str(result.type) for result in schema.returns
+        ]
 
     ours, theirs = types(parsed), types(there)
     count = len(parsed.arguments)
-    optional = all(one.has_default_value() for one in there.arguments[count:])
+    optional = all(argument.has_default_value() for argument in there.arguments[count:])
     same = ours[:count] == theirs[:count] and optional and ours[count:] == theirs[len(there.arguments) :]
     if not same:
         raise ValueError(f"torch.ops.npu has {name} with another schema: {there}; take another name")

@@ -38,9 +38,9 @@ def _instances(image_size: tuple[int, int], boxes: Tensor, scores: Tensor, class
     structures = sys.modules.get("detectron2.structures")
     if structures is None:
         return Instances(image_size, boxes, scores, classes)
-    found = structures.Instances(image_size)
-    found.pred_boxes, found.scores, found.pred_classes = structures.Boxes(boxes), scores, classes
-    return found
+    instances = structures.Instances(image_size)
+    instances.pred_boxes, instances.scores, instances.pred_classes = structures.Boxes(boxes), scores, classes
+    return instances
 
 
 def fast_rcnn_inference_single_image(
@@ -64,10 +64,10 @@ def fast_rcnn_inference_single_image(
     corners = (
         torch.minimum(corners.clamp(min=0), limits).reshape(count, -1, 4).transpose(0, 1).expand(classes, count, 4)
     )
-    kept, found = order(corners, points, nms_thresh, score_thresh, count)
-    there = torch.arange(count, device=boxes.device) < found.unsqueeze(1)
-    label, place = there.nonzero(as_tuple=True)
-    row = kept[label, place].long()
+    kept, kept_counts = order(corners, points, nms_thresh, score_thresh, count)
+    there = torch.arange(count, device=boxes.device) < kept_counts.unsqueeze(1)
+    label, position = there.nonzero(as_tuple=True)
+    row = kept[label, position].long()
     best, chosen = points[label, row].sort(descending=True, stable=True)
     if topk_per_image >= 0:
         best, chosen = best[:topk_per_image], chosen[:topk_per_image]

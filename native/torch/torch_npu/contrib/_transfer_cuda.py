@@ -12,6 +12,7 @@ import torch
 
 from torch_npu import npu
 from torch_npu.contrib._transfer_values import asked_by_torch, npu_of, translated
+from torch_npu.npu import amp
 
 _SHARED = ("memory", "random", "streams", "graphs")  # modules below torch.cuda whose names are shared too
 _OTHER_NAMES = {
@@ -77,8 +78,6 @@ def _quiet_tools() -> None:
 
 
 def _amp() -> None:
-    from torch_npu.npu import amp
-
     cuda_amp: Any = import_module("torch.cuda.amp")
     parts = (cuda_amp, import_module("torch.cuda.amp.autocast_mode"), import_module("torch.cuda.amp.grad_scaler"))
     for name in ("autocast", "custom_fwd", "custom_bwd", "GradScaler"):

@@ -19,18 +19,18 @@ def backend_of(name: Any) -> Any:
     """`nccl` and `cpu:gloo,cuda:nccl` with npu's words."""
     if not isinstance(name, str):
         return name
-    parts = (one.strip().split(":") for one in name.split(","))
+    parts = (part.strip().split(":") for part in name.split(","))
     words = {"nccl": "hccl", "cuda": "npu"}
-    return ",".join(":".join(words.get(word.lower(), word) for word in one) for one in parts)
+    return ",".join(":".join(words.get(word.lower(), word) for word in part) for part in parts)
 
 
-def _with_backend(original: Callable[..., Any], place: int) -> Callable[..., Any]:
+def _with_backend(original: Callable[..., Any], position: int) -> Callable[..., Any]:
     """Translate the backend, by keyword or in its place, and a `device_id`."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > place:
-            args = (*args[:place], backend_of(args[place]), *args[place + 1 :])
+        if len(args) > position:
+            args = (*args[:position], backend_of(args[position]), *args[position + 1 :])
         if "backend" in kwargs:
             kwargs["backend"] = backend_of(kwargs["backend"])
         if kwargs.get("device_id") is not None:
@@ -51,8 +51,8 @@ def install() -> list[str]:
         return []
     names: Any = torch.distributed
     core: Any = torch.distributed.distributed_c10d
-    for name, place in (("init_process_group", 0), ("new_group", 2)):
-        value = _with_backend(getattr(names, name), place)
+    for name, position in (("init_process_group", 0), ("new_group", 2)):
+        value = _with_backend(getattr(names, name), position)
         setattr(names, name, value)
         setattr(core, name, value)
     names.is_nccl_available = core.is_nccl_available = lambda: "hccl" in getattr(names.Backend, "backend_list", ())
@@ -63,5 +63,5 @@ def install() -> list[str]:
     mesh.init_device_mesh = names.init_device_mesh = translated(mesh.init_device_mesh)
     mesh.DeviceMesh.__init__ = translated(mesh.DeviceMesh.__init__)
     after_import(_FSDP, _fsdp)
-    found = ("init_process_group", "new_group", "is_nccl_available", "init_device_mesh", "DeviceMesh")
-    return [f"torch.distributed.{name}" for name in found]
+    names = ("init_process_group", "new_group", "is_nccl_available", "init_device_mesh", "DeviceMesh")
+    return [f"torch.distributed.{name}" for name in names]

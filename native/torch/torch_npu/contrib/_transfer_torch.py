@@ -93,7 +93,9 @@ def _wrap_init(kind: Any, default: tuple[str, Any] | None = None) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if default is not None and not args:
             kwargs.setdefault(*default)
-        original(self, *[npus_of(one) for one in args], **{name: npus_of(one) for name, one in kwargs.items()})
+        original(
+            self, *[npus_of(argument) for argument in args], **{name: npus_of(value) for name, value in kwargs.items()}
+        )
 
     kind.__init__ = __init__
 
@@ -191,10 +193,10 @@ def _scripting() -> None:
     names.script = script
 
 
-def _activities(given: Any) -> Any:
+def _activities(wanted: Any) -> Any:
     activity = torch.profiler.ProfilerActivity
     ours = getattr(activity, "NPU", activity.PrivateUse1)
-    return None if given is None else [ours if one == activity.CUDA else one for one in given]
+    return None if wanted is None else [ours if entry == activity.CUDA else entry for entry in wanted]
 
 
 def _profiling() -> None:

@@ -60,14 +60,14 @@ def type_of(name: str) -> str:
 
 def npus_of(value: Any) -> Any:
     """The same inside lists, tuples and sets."""
-    return type(value)(npu_of(one) for one in value) if type(value) in (list, tuple, set) else npu_of(value)
+    return type(value)(npu_of(element) for element in value) if type(value) in (list, tuple, set) else npu_of(value)
 
 
 def place_of(value: Any) -> Any:
     """A `map_location`: in a dict the devices of the file keep their names and get those they have when saved from npu."""
     if not isinstance(value, dict):
         return npu_of(value)
-    return {name: npu_of(place) for key, place in value.items() for name in (key, npu_of(key))}
+    return {name: npu_of(target) for key, target in value.items() for name in (key, npu_of(key))}
 
 
 def translated(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +75,9 @@ def translated(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return original(*[npus_of(one) for one in args], **{name: npus_of(one) for name, one in kwargs.items()})
+        return original(
+            *[npus_of(argument) for argument in args], **{name: npus_of(value) for name, value in kwargs.items()}
+        )
 
     return call
 
@@ -99,8 +101,8 @@ class _Translating(type):
     original: type
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = [npu_of(one) for one in args], {name: npu_of(one) for name, one in kwargs.items()}
-        return cls.original(*made[0], **made[1]) if cls._stands() else super().__call__(*made[0], **made[1])
+        moved = [npu_of(argument) for argument in args], {name: npu_of(value) for name, value in kwargs.items()}
+        return cls.original(*moved[0], **moved[1]) if cls._stands() else super().__call__(*moved[0], **moved[1])
 
     def _stands(cls) -> bool:
         """Whether it is the stand-in itself and not a class that a program derives from it."""

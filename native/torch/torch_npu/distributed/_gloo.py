@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store, TCPStore
 
 from torch_npu import _environment
 from torch_npu._C import _distributed_c10d as _hccl
@@ -43,12 +43,12 @@ def _address(store: Store) -> str:
 
 def _in_time(make: Callable[[], ProcessGroupGloo], patience: timedelta) -> ProcessGroupGloo:
     """What `make` makes. Gloo tries a peer that is gone several times, each as long as the timeout; nobody can end it meanwhile."""
-    found: list[ProcessGroupGloo] = []
+    results: list[ProcessGroupGloo] = []
     errors: list[RuntimeError] = []
 
     def work() -> None:
         try:
-            found.append(make())
+            results.append(make())
         except RuntimeError as error:
             errors.append(error)
 
@@ -57,14 +57,14 @@ def _in_time(make: Callable[[], ProcessGroupGloo], patience: timedelta) -> Proce
     thread.join(min(patience.total_seconds(), threading.TIMEOUT_MAX))
     if errors:
         raise errors[0]
-    if not found:
+    if not results:
         raise RuntimeError("timed out.")
-    return found[0]
+    return results[0]
 
 
 def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroupGloo:
     address = _address(store)
-    options = ProcessGroupGloo._Options()
+    options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._timeout = min(timeout, _limit("HCCL_CONNECT_TIMEOUT", _SHORTEST_CONNECT) or timeout)
     options._devices = [
         ProcessGroupGloo.create_device(hostname=address) if address else ProcessGroupGloo.create_default_device()
@@ -85,11 +85,11 @@ def _gloo(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGrou
 def _meet(store: Store, rank: int, size: int, timeout: timedelta) -> None:
     """Wait until every rank has come, to be able to say which one has not."""
     store.set(f"here/{rank}", str(os.getpid()))
-    others = [f"here/{one}" for one in range(size)]
+    others = [f"here/{other}" for other in range(size)]
     try:
         store.wait(others, timeout)
     except RuntimeError as error:
-        absent = [str(one) for one, key in enumerate(others) if not store.check([key])]
+        absent = [str(other) for other, key in enumerate(others) if not store.check([key])]
         raise type(error)(f"of the ranks {', '.join(absent)} nothing was heard.") from error
 
 
@@ -121,7 +121,7 @@ def connect(group: Any, store: Store, timeout: timedelta) -> None:
         board = _board(store, rank, size)
         group._connect(gloo, board)
         if size > 1:
-            gloo.barrier().wait()
+            gloo.barrier().wait()  # type: ignore[attr-defined]
     except RuntimeError as error:
         raise type(error)(
             f"HCCL: rank {rank} of {size} lost another rank while the group was made: {error}{dist_error(ErrCode.HCCL)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore
+from torch._C._distributed_c10d import PrefixStore
 
 from torch_npu._C._distributed_c10d import ProcessGroupHCCL
 from torch_npu._errors import ErrCode, dist_error
@@ -18,7 +18,7 @@ def is_hccl_available() -> bool:
     return True
 
 
-def create(given: Any, asked: Any) -> ProcessGroupHCCL:
+def create(group: Any, asked: Any) -> ProcessGroupHCCL:
     """What `torch.distributed` calls for the backends hccl and lccl: its own options and the user's `pg_options`."""
     options = ProcessGroupHCCL.Options()
     if asked is not None:
@@ -29,10 +29,10 @@ def create(given: Any, asked: Any) -> ProcessGroupHCCL:
             )
         options.is_high_priority_stream = asked.is_high_priority_stream
         options.hccl_config = asked.hccl_config
-    options.op_timeout = min(given.timeout, asked.op_timeout) if asked is not None else given.timeout
-    options.group_id = given.group_id
-    options.global_ranks_in_group = given.global_ranks_in_group
-    return ProcessGroupHCCL(given.store, given.group_rank, given.group_size, options)
+    options.op_timeout = min(group.timeout, asked.op_timeout) if asked is not None else group.timeout
+    options.group_id = group.group_id
+    options.global_ranks_in_group = group.global_ranks_in_group
+    return ProcessGroupHCCL(group.store, group.group_rank, group.group_size, options)
 
 
 def hccl_of(group: dist.ProcessGroup | None) -> ProcessGroupHCCL:

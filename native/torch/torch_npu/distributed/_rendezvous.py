@@ -52,9 +52,9 @@ def with_causes(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
         try:
             yield from original(*args, **kwargs)
         except (DistError, RuntimeError) as error:
-            found = explained(error)
-            if found is None:
+            explanation = explained(error)
+            if explanation is None:
                 raise
-            raise found from error
+            raise explanation from error
 
     return rendezvous

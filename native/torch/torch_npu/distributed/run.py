@@ -8,20 +8,20 @@ from collections.abc import Sequence
 _PARALLEL = "parallel"
 
 
-def _arguments(given: Sequence[str]) -> list[str]:
+def _arguments(words: Sequence[str]) -> list[str]:
     """`parallel`, the product's rendezvous with one store per host, is torch's static one here. Only torchrun's own options count:
     they end with the script."""
-    found = list(given)
-    for index, word in enumerate(found):
-        name, equals, value = word.partition("=")
+    arguments = list(words)
+    for index, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
         if name not in ("--rdzv_backend", "--rdzv-backend"):
             continue
         if equals and value == _PARALLEL:
-            found[index] = f"{name}=static"
-        elif not equals and found[index + 1 : index + 2] == [_PARALLEL]:
-            found[index + 1] = "static"
+            arguments[index] = f"{name}=static"
+        elif not equals and arguments[index + 1 : index + 2] == [_PARALLEL]:
+            arguments[index + 1] = "static"
         break
-    return found
+    return arguments
 
 
 def main(args: Sequence[str] | None = None) -> None:

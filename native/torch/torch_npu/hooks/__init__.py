@@ -55,10 +55,10 @@ def _watch(module: torch.nn.Module, name: str) -> None:
 
     def tell(_module: torch.nn.Module, inputs: Any, outputs: Any) -> None:
         number = next(runs)
-        for word, values in (("input", inputs), ("output", outputs)):
-            for place, one in enumerate(tree_leaves(values)):
-                if isinstance(one, torch.Tensor):
-                    _tell_both_ways(f"Module.{name}.{number}", f"{word}.{place}", one)
+        for direction, values in (("input", inputs), ("output", outputs)):
+            for index, leaf in enumerate(tree_leaves(values)):
+                if isinstance(leaf, torch.Tensor):
+                    _tell_both_ways(f"Module.{name}.{number}", f"{direction}.{index}", leaf)
 
     module.register_forward_hook(tell)
 

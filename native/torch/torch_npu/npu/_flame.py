@@ -18,7 +18,7 @@ class _Box:
     inner: dict[str, _Box] = field(default_factory=dict)
 
     def depth(self) -> int:
-        return 1 + max((one.depth() for one in self.inner.values()), default=0)
+        return 1 + max((frame.depth() for frame in self.inner.values()), default=0)
 
 
 def _tree(lines: str) -> _Box:

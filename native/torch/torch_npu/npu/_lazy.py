@@ -87,8 +87,8 @@ def _lazy_init() -> None:
     if _state.initialized or getattr(_state.running, "inside", False):
         return
     with _state.lock:
-        if _state.initialized:
-            return
+        if _state.initialized:  # by another thread meanwhile
+            return  # type: ignore[unreachable]
         if _state.bad_fork:
             raise RuntimeError(
                 "Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the "

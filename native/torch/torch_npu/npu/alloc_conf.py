@@ -75,15 +75,15 @@ def _divisions(name: str, text: str) -> list[int]:
     """Into how many parts each range between two powers of two is divided, from 1 MiB on."""
     if not text.startswith("["):
         return [_power(name, text, text)] * _RANGES
-    found = [0] * _RANGES
-    place = 0
+    divisions = [0] * _RANGES
+    filled_upto = 0
     for entry in text[1:-1].split(","):
         size, _, parts = entry.partition(":")
         number = _power(name, text, parts.strip())
         end = _RANGES if size.strip() == ">" else min(_RANGES, _power(name, text, size.strip()).bit_length())
-        found[place:end] = [number] * max(0, end - place)
-        place = max(place, end)
-    return [one or found[max(place - 1, 0)] for one in found]
+        divisions[filled_upto:end] = [number] * max(0, end - filled_upto)
+        filled_upto = max(filled_upto, end)
+    return [parts_here or divisions[max(filled_upto - 1, 0)] for parts_here in divisions]
 
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
@@ -104,19 +104,19 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
 
 def _pieces(text: str) -> list[str]:
     """The parts between commas that stand outside of brackets."""
-    found, depth = [""], 0
+    pieces, depth = [""], 0
     for character in text:
         depth += {"[": 1, "]": -1}.get(character, 0)
         if character == "," and depth == 0:
-            found.append("")
+            pieces.append("")
         else:
-            found[-1] += character
-    return [one.strip() for one in found if one.strip()]
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces if piece.strip()]
 
 
 def parse(text: str) -> dict[str, Any]:
     """The options by name; an unknown one or a value out of range is an error."""
-    found = {}
+    options = {}
     for piece in _pieces(text):
         name, colon, value = (part.strip() for part in piece.partition(":"))
         if name not in _READERS or not colon:
@@ -126,8 +126,8 @@ def parse(text: str) -> dict[str, Any]:
             )
         if value.startswith("[") != value.endswith("]"):
             raise _bad(name, value, "closed with the bracket it begins with")
-        found[name] = _READERS[name](name, value)
-    return found
+        options[name] = _READERS[name](name, value)
+    return options
 
 
 def apply(text: str) -> None:
@@ -174,8 +174,8 @@ def ensure() -> None:
     if _state.done:
         return
     with _state.lock:
-        if _state.done:
-            return
+        if _state.done:  # by another thread meanwhile
+            return  # type: ignore[unreachable]
         texts = [_environment.text(name) for name in _NAMES]
         if all(texts):
             raise ValueError(

@@ -86,19 +86,19 @@ class GradScaler(torch.amp.GradScaler):
     ) -> dict[torch.device, torch.Tensor]:
         fused: Any = optimizer
         if getattr(optimizer, "is_fused_optimizer", False):
-            found = _unscale_flat(fused.get_combined_grads(), inv_scale, found_inf, allow_fp16)
+            overflows = _unscale_flat(fused.get_combined_grads(), inv_scale, found_inf, allow_fp16)
         else:
-            found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+            overflows = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
         if world_size() > 1:
-            found = found or {found_inf.device: found_inf}  # a rank without gradients takes part as well
-        if found:
-            first, *others = found.values()
-            for one in others:
-                first += one.to(first.device)
+            overflows = overflows or {found_inf.device: found_inf}  # a rank without gradients takes part as well
+        if overflows:
+            first, *others = overflows.values()
+            for other in others:
+                first += other.to(first.device)
             if not is_support_inf_nan() and get_npu_overflow_flag():
                 first.fill_(1.0)
             sum_over_ranks_(first)
-        return found
+        return overflows
 
     def update(self, new_scale: float | torch.Tensor | None = None) -> None:
         """Grow or lower the scale after a step; a static one stays unless a new one is given."""
@@ -129,10 +129,10 @@ class GradScaler(torch.amp.GradScaler):
 
 
 def _check_on_npu(outputs: Any) -> None:
-    for one in [outputs] if isinstance(outputs, torch.Tensor) else outputs if isinstance(outputs, Iterable) else ():
-        if not isinstance(one, torch.Tensor):
-            _check_on_npu(one)
-        elif one.device.type != "npu":
+    for output in [outputs] if isinstance(outputs, torch.Tensor) else outputs if isinstance(outputs, Iterable) else ():
+        if not isinstance(output, torch.Tensor):
+            _check_on_npu(output)
+        elif output.device.type != "npu":
             raise ValueError("Device type of outputs should be npu." + pta_error(ErrCode.VALUE))
 
 
@@ -140,12 +140,12 @@ def _unscale_flat(
     grads: list[torch.Tensor], inv_scale: torch.Tensor, found_inf: torch.Tensor, allow_fp16: bool
 ) -> dict[torch.device, torch.Tensor]:
     """torch's unscaling, over buffers."""
-    found: dict[torch.device, torch.Tensor] = {}
+    overflows: dict[torch.device, torch.Tensor] = {}
     for grad in grads:
         if grad.dtype == torch.float16 and not allow_fp16:
             raise ValueError("Attempting to unscale FP16 gradients." + pta_error(ErrCode.TYPE))
-        here = found.setdefault(
+        here = overflows.setdefault(
             grad.device, found_inf if grad.device == found_inf.device else found_inf.to(grad.device)
         )
         torch._amp_foreach_non_finite_check_and_unscale_([grad], here, inv_scale.to(grad.device))
-    return found
+    return overflows

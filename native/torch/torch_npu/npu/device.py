@@ -7,7 +7,7 @@ import time
 import uuid
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -59,8 +59,8 @@ def _switch(index: int) -> None:
 def synchronize(device: int | str | torch.device | None = None) -> None:
     """Wait for the device. Work is over when a call returns, so there is nothing to wait for."""
     known_index(device)
-    for one in ids.listeners:
-        one.host_waits(None)
+    for listener in ids.listeners:
+        listener.host_waits(None)
 
 
 class device:
@@ -73,7 +73,7 @@ class device:
     def __enter__(self) -> None:
         self.prev_idx = _exchange_device(self.idx)
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> Literal[False]:
         self.idx = _maybe_exchange_device(self.prev_idx)
         return False
 

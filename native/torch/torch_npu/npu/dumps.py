@@ -94,9 +94,9 @@ def _read(cfg_file: str) -> dict[str, Any]:
     """The entry "dump" of a configuration, checked."""
     try:
         with open(cfg_file, encoding="utf-8") as file:
-            section = json.load(file)["dump"]
+            section: dict[str, Any] = json.load(file)["dump"]
         path, listed = section["dump_path"], section.get("dump_list", [])
-        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise ValueError(f"dump_list is {listed!r}, a list of objects is expected")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(

@@ -121,13 +121,13 @@ def out_of_memory(device: int, size: int, free: int) -> None:
     wish = _wish()
     if wish == _OFF:
         return
-    found = _snapshot()
+    snapshot = _snapshot()
     if wish == _STATE_ONLY:
-        found["device_traces"] = [[] for _ in found["device_traces"]]
+        snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
     folder = _environment.text("OOM_SNAPSHOT_PATH", os.getcwd())
     os.makedirs(folder, exist_ok=True)
     name = os.path.join(folder, f"oom_snapshot_{os.getpid()}_{time.time_ns() // 1000}.pickle")
-    _write(name, pickle.dumps(found))
+    _write(name, pickle.dumps(snapshot))
     print(f"torch_npu: npu:{device} had {free} bytes left for {size}; the memory snapshot is {name}", file=sys.stderr)
 
 

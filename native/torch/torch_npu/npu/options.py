@@ -155,7 +155,7 @@ class _Matmul(_Hf32):
     def cube_math_type(self, value: CubeMathType | int) -> None:
         if isinstance(value, bool) or value not in list(CubeMathType):
             raise ValueError(
-                f"cube_math_type should be in {[int(one) for one in CubeMathType]} but got {value!r}"
+                f"cube_math_type should be in {[int(kind) for kind in CubeMathType]} but got {value!r}"
                 + pta_error(ErrCode.VALUE)
             )
         self._cube = CubeMathType(value)
@@ -204,12 +204,14 @@ class _Deterministic(torch.autograd.Function):
 
 def enable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
     """Deterministic from here on; in backward, which comes the other way, until here."""
-    return _Deterministic.apply(tensor, True)
+    marked: torch.Tensor = _Deterministic.apply(tensor, True)
+    return marked
 
 
 def disable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
     """Not deterministic from here on; in backward deterministic from here on."""
-    return _Deterministic.apply(tensor, False)
+    marked: torch.Tensor = _Deterministic.apply(tensor, False)
+    return marked
 
 
 def set_deterministic_level(level: int) -> None:

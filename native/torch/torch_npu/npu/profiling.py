@@ -16,6 +16,7 @@ import torch
 
 from softnpu.base.config import work_path
 from torch_npu._errors import ErrCode, prof_error
+from torch_npu.npu.device import synchronize
 
 if TYPE_CHECKING:
     from torch_npu.profiler._recorder import Recorder
@@ -54,12 +55,12 @@ class profileConfig:
         TORCH_CALL_STACK: bool = False,
         aiCoreMetricsType: int = 0,
     ) -> None:
-        given = locals()
+        arguments = locals()
         self.NpuEventConfig = _RUNTIME
         for name, bit in _BITS.items():
-            if not isinstance(given[name], bool):
-                raise TypeError(f"{name} should be a bool but got {given[name]!r}" + prof_error(ErrCode.TYPE))
-            self.NpuEventConfig |= bit if given[name] else 0
+            if not isinstance(arguments[name], bool):
+                raise TypeError(f"{name} should be a bool but got {arguments[name]!r}" + prof_error(ErrCode.TYPE))
+            self.NpuEventConfig |= bit if arguments[name] else 0
         if aiCoreMetricsType not in _METRICS:
             raise ValueError(
                 f"aiCoreMetricsType should be in {list(_METRICS)} but got {aiCoreMetricsType}"
@@ -122,7 +123,7 @@ def prof_stop() -> None:
 
     with suppress(RuntimeError):
         iteration_end()
-    torch.npu.synchronize()
+    synchronize()
     _cann.write(_folder.new_cann_folder(_State.path), recorder.stop(), _State.config.wants, _State.with_host)
 
 

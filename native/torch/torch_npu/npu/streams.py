@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -23,7 +23,9 @@ _MARK = b"softnpu1"
 class Stream(torch.Stream):
     """A queue of work of a device; a torch.Stream that also knows the names of torch.npu."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **known: int) -> Stream:
+    native_handle: int
+
+    def __new__(cls, device: Any = None, priority: int = 0, **known: int) -> Self:
         _lazy_init()
         if known:  # an existing one, by stream_id, device_index and device_type
             return super().__new__(cls, **known)
@@ -37,7 +39,7 @@ class Stream(torch.Stream):
         """Let later work here wait for what another stream has now."""
         self.wait_event(stream.record_event())
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: Event | None = None) -> Event:  # type: ignore[override]
         """Record an event here, a new one if none is given."""
         event = Event() if event is None else event
         event.record(self)
@@ -50,8 +52,8 @@ class Stream(torch.Stream):
     def synchronize(self) -> None:
         """Wait until all work is done."""
         super().synchronize()
-        for one in ids.listeners:
-            one.host_waits(self)
+        for listener in ids.listeners:
+            listener.host_waits(self)
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
         """Mark the stream as one that prepares data. The mark is kept; the host needs no such hint."""
@@ -89,7 +91,7 @@ class Stream(torch.Stream):
 class SyncLaunchStream(Stream):
     """A stream without task queue: nothing is queued here anyway."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **known: int) -> SyncLaunchStream:
+    def __new__(cls, device: Any = None, priority: int = 0, **known: int) -> Self:
         if known:
             return super().__new__(cls, **known)
         base = Stream(device, priority)
@@ -104,11 +106,11 @@ _external_handles: dict[int, int] = {}
 class ExternalStream(Stream):
     """A stream that pyACL made. PyTorch may only make it current; it belongs to who made it."""
 
-    def __new__(cls, stream_ptr: int = 0, device: Any = None, **known: int) -> ExternalStream:
+    def __new__(cls, stream_ptr: int = 0, device: Any = None, **known: int) -> Self:
         if known:
             return super().__new__(cls, **known)
-        found = next((one for one, handle in _external_handles.items() if handle == stream_ptr), None)
-        stream_id = found or ids.EXTERNAL | next(_external_numbers)
+        known_id = next((number for number, handle in _external_handles.items() if handle == stream_ptr), None)
+        stream_id = known_id or ids.EXTERNAL | next(_external_numbers)
         _external_handles[stream_id] = int(stream_ptr)
         return super().__new__(cls, stream_id=stream_id, device_index=known_index(device), device_type=ids.NPU_TYPE)
 
@@ -136,7 +138,7 @@ class ExternalStream(Stream):
     def wait_stream(self, stream: torch.Stream) -> None:
         self._refuse(f"wait_stream ({stream!r})")
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: Event | None = None) -> Event:  # type: ignore[override]
         self._refuse("record_event")
         return event or Event()
 
@@ -144,30 +146,33 @@ class ExternalStream(Stream):
 class Event(torch.Event):
     """A moment in a stream; a torch.Event that also knows the names of torch.npu."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        made = super().__new__(cls, "npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
-        made._timing, made._interprocess = enable_timing, interprocess
-        return made
+    _timing: bool
+    _interprocess: bool
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
+        event = super().__new__(cls, "npu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        event._timing, event._interprocess = enable_timing, interprocess
+        return event
 
     def record(self, stream: torch.Stream | None = None) -> None:
         """Record the moment in a stream, the current one if none is given."""
         target = self._checked(stream, "record")
         super().record(target)
-        for one in ids.listeners:
-            one.recorded(self, target)
+        for listener in ids.listeners:
+            listener.recorded(self, target)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
         """Let later work of a stream wait for this."""
         target = self._checked(stream, "wait")
         super().wait(target)
-        for one in ids.listeners:
-            one.waits(self, target)
+        for listener in ids.listeners:
+            listener.waits(self, target)
 
     def synchronize(self) -> None:
         """Wait until the event has happened."""
         super().synchronize()
-        for one in ids.listeners:
-            one.host_waits(self)
+        for listener in ids.listeners:
+            listener.host_waits(self)
 
     @staticmethod
     def _checked(stream: torch.Stream | None, what: str) -> torch.Stream:
@@ -212,9 +217,9 @@ class Event(torch.Event):
         """The event of another process. What it marks is over, since work ends before a call returns: so is this event."""
         if len(handle) != _HANDLE.size or _HANDLE.unpack(handle)[0] != _MARK:
             raise RuntimeError("this is no handle of Event.ipc_handle()" + pta_error(ErrCode.PARAM))
-        made = cls(interprocess=True)
-        made.record(current_stream(device))
-        return made
+        event = cls(interprocess=True)
+        event.record(current_stream(device))
+        return event
 
     def __repr__(self) -> str:
         name = f"torch_npu.npu.{type(self).__name__}"
@@ -225,7 +230,7 @@ class ExternalEvent(Event):
     """An event that may be waited for before it is recorded. Here such a wait does not hold anything up: work runs in the
     order in which the program calls it."""
 
-    def __new__(cls) -> ExternalEvent:
+    def __new__(cls) -> Self:
         return super().__new__(cls)
 
     def reset(self, stream: torch.Stream | None = None) -> None:

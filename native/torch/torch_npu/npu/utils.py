@@ -23,7 +23,7 @@ _FAMILIES = (
     (250, "Ascend910_9391 Ascend910_9392 Ascend910_9381 Ascend910_9382 Ascend910_9372 Ascend910_9362 Ascend910_9363"),
     (260, "Ascend950"),
 )
-_SOC_VERSIONS = {name: first + place for first, names in _FAMILIES for place, name in enumerate(names.split())}
+_SOC_VERSIONS = {name: first + index for first, names in _FAMILIES for index, name in enumerate(names.split())}
 _UNSUPPORTED_SOC = -1
 _CANN_MODULES = ("CANN", "RUNTIME", "COMPILER", "HCCL", "TOOLKIT", "OPP", "OPP_KERNEL", "DRIVER")
 _CANN_VERSION = "8.2.RC1"  # the release whose interface softnpu follows
@@ -46,8 +46,9 @@ def _get_device_index(device: Any, optional: bool = False) -> int:
         raise ValueError(f"Expected a torch.device or an int, but got: {device!r}" + pta_error(ErrCode.TYPE))
     if device.type != "npu":
         raise ValueError(f"Expected a npu device, but got: {device}" + pta_error(ErrCode.VALUE))
-    if device.index is not None:
-        return device.index
+    index: int | None = device.index  # torch says that there always is one
+    if index is not None:
+        return index
     if not optional:
         raise ValueError(f"Expected a npu device with a specified index, but got: {device}" + pta_error(ErrCode.VALUE))
     return current_index()
@@ -109,9 +110,9 @@ def _check_flag(name: str) -> None:
 def npu_check_overflow(grad: torch.Tensor | float | None) -> bool:
     """Whether something overflowed: by the values of `grad`, or by the flag (which is cleared then) where float16 saturates."""
     if not is_support_inf_nan():
-        found = _C._has_overflowed()
+        overflowed = _C._has_overflowed()
         _C._clear_overflow()
-        return found
+        return overflowed
     if grad is None:
         return False
     if isinstance(grad, torch.Tensor):

@@ -22,7 +22,7 @@ def _traced(body: Callable[..., Any], inputs: tuple[torch.Tensor, ...], opset: i
         def forward(self, *args: torch.Tensor) -> Any:
             return body(*args)
 
-    file = io.BytesIO()
+    file: Any = io.BytesIO()  # torch takes it, and says that it takes names only
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _EXPORTER, DeprecationWarning)
         torch.onnx.export(Body().eval(), inputs, file, opset_version=opset, dynamo=False)
@@ -47,9 +47,9 @@ def define(
     if not users:
         types = sorted({f"{node.domain}::{node.op_type}" for node in proto.graph.node if node.domain})
         raise ValueError(f"{path} has no node of type {operator}; its own types are {', '.join(types) or 'none'}")
-    if any(one.domain == domain and one.name == name for one in proto.functions):
+    if any(function.domain == domain and function.name == name for function in proto.functions):
         raise ValueError(f"{path} defines {operator} already")
-    opset = next(one.version for one in proto.opset_import if one.domain in ("", "ai.onnx"))
+    opset = next(imported.version for imported in proto.opset_import if imported.domain in ("", "ai.onnx"))
     proto.functions.append(_function(_traced(body, inputs, opset), domain, name, users))
     proto.ir_version = max(proto.ir_version, onnx.IR_VERSION_2021_7_30)  # the first with functions
     onnx.save(proto, path)
@@ -65,13 +65,13 @@ def _function(traced: Any, domain: str, name: str, users: list[Any]) -> Any:
             f"the body of {domain}::{name} takes {len(graph.input)} tensors and gives {len(graph.output)}; "
             f"its nodes have {', '.join(f'{i} inputs and {o} outputs' for i, o in sorted(counts))}"
         )
-    weights = [onnx.helper.make_node("Constant", [], [one.name], value=one) for one in graph.initializer]
+    weights = [onnx.helper.make_node("Constant", [], [item.name], value=item) for item in graph.initializer]
     return onnx.helper.make_function(
         domain,
         name,
-        [one.name for one in graph.input],
-        [one.name for one in graph.output],
+        [item.name for item in graph.input],
+        [item.name for item in graph.output],
         [*weights, *graph.node],
         list(traced.opset_import),
-        attributes=sorted({one.name for node in users for one in node.attribute}),
+        attributes=sorted({item.name for node in users for item in node.attribute}),
     )

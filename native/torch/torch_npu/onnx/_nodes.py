@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 import torch.onnx
+from torch.jit import TracerWarning  # type: ignore[attr-defined]
+from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]
 
 import torch_npu
 from torch_npu.onnx._symbolic import symbolic
@@ -38,10 +40,10 @@ def node_name(operator: str) -> str:
     """npu_roi_align → NPURoiAlign."""
     if operator in _IRREGULAR:
         return _IRREGULAR[operator]
-    return "NPU" + "".join(word.capitalize() for word in operator.removeprefix("npu_").split("_"))
+    return "NPU" + "".join(part.capitalize() for part in operator.removeprefix("npu_").split("_"))
 
 
-NODES = {word: node_name(word) for word in _WORDS}
+NODES = {operator: node_name(operator) for operator in _WORDS}
 PLAIN = [
     "npu_add_layer_norm", "npu_bmmV2", "npu_broadcast", "npu_confusion_transpose", "npu_conv2d", "npu_conv3d",
     "npu_conv_transpose2d", "npu_convolution", "npu_convolution_transpose", "npu_fusion_attention", "npu_linear", "npu_max",
@@ -52,17 +54,17 @@ PLAIN = [
 
 def _places() -> dict[str, tuple[str, str]]:
     """The module of a body and its full name by the operator's name; of overloads the functional one."""
-    found: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for module, schemas in SCHEMAS.items():
         for schema in schemas:
             name = schema.partition("(")[0]
             base, _, overload = name.partition(".")
             if overload not in ("out", "names_dim"):
-                found.setdefault(base, (module, name))
-    return found
+                places.setdefault(base, (module, name))
+    return places
 
 
-def _decomposed(name: str, place: tuple[str, str]) -> Callable[..., Any]:
+def _decomposed(name: str, body_place: tuple[str, str]) -> Callable[..., Any]:
     """A function of torch_npu that is its own composition while a model is exported, and the operator otherwise."""
     operator = getattr(torch.ops.npu, name)
 
@@ -71,8 +73,8 @@ def _decomposed(name: str, place: tuple[str, str]) -> Callable[..., Any]:
         if not torch.onnx.is_in_onnx_export():
             return operator(*args, **kwargs)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", torch.jit.TracerWarning)  # a body that checks sizes decides nothing by them
-            return body_of(*place)(*args, **kwargs)
+            warnings.simplefilter("ignore", TracerWarning)  # a body that checks sizes decides nothing by them
+            return body_of(*body_place)(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
     return call
@@ -85,7 +87,7 @@ def install() -> None:
     for name, node in NODES.items():
         group = registration.registry.get_function_group(f"npu::{name}")
         if group is None:
-            torch.onnx.register_custom_op_symbolic(f"npu::{name}", symbolic(name, node), _OPSET)
+            register_custom_op_symbolic(f"npu::{name}", symbolic(name, node), _OPSET)
     places = _places()
     for name in PLAIN:
         setattr(torch_npu, name, _decomposed(name, places[name]))

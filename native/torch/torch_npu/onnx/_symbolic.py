@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.onnx import JitScalarType, symbolic_helper
+from torch.onnx import JitScalarType, symbolic_helper  # type: ignore[attr-defined]
 
-_KINDS = {"int": "i", "bool": "b", "float": "f", "str": "s"}
+_KINDS: dict[str, Any] = {"int": "i", "bool": "b", "float": "f", "str": "s"}
 _FORMS = {int: "i", bool: "i", float: "f", str: "s"}
 _DTYPE_OF = {"npu_dtype_cast": "dtype"}  # integers that are types of torch
 
@@ -38,10 +38,10 @@ def symbolic(name: str, node: str) -> Callable[..., Any]:
         while inputs and symbolic_helper._is_none(inputs[-1]):
             inputs.pop()
         count = g.original_node.outputsSize()
-        made = g.op(f"npu::{node}", *inputs, **attributes, outputs=count)
-        results = [made] if count == 1 else list(made)
+        node_outputs = g.op(f"npu::{node}", *inputs, **attributes, outputs=count)
+        results = [node_outputs] if count == 1 else list(node_outputs)
         _give_types(results, list(g.original_node.outputs()), inputs)
-        return made
+        return node_outputs
 
     build.__name__ = f"symbolic_{name}"
     return build
@@ -55,23 +55,24 @@ def _tensors(g: Any, kind: str, value: Any) -> list[Any]:
     return list(value.node().inputs())
 
 
-def _attribute(name: str, argument: str, kind: str, value: Any) -> dict[str, Any]:
-    inner = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional") else kind
+def _attribute(name: str, argument: str, declared: str, value: Any) -> dict[str, Any]:
+    inner = declared.removeprefix("Optional[").removesuffix("]") if declared.startswith("Optional") else declared
     if inner.startswith("List["):
         listed = symbolic_helper._parse_arg(value, "is" if "int" in inner else "fs", arg_name=argument)
         return {f"{argument}s_{'i' if 'int' in inner else 'f'}": listed}
     if inner in _KINDS:
-        found = symbolic_helper._parse_arg(value, _KINDS[inner], arg_name=argument)
+        number = symbolic_helper._parse_arg(value, _KINDS[inner], arg_name=argument)
     else:  # a number of either kind
-        found = symbolic_helper._parse_arg(value, "t", arg_name=argument).item()
+        number = symbolic_helper._parse_arg(value, "t", arg_name=argument).item()
     if _DTYPE_OF.get(name) == argument:
-        return {f"{argument}_i": int(JitScalarType(found).onnx_type())}
-    return {f"{argument}_{_FORMS[type(found)]}": int(found) if isinstance(found, bool) else found}
+        kind: Any = JitScalarType(number).onnx_type()
+        return {f"{argument}_i": int(kind)}
+    return {f"{argument}_{_FORMS[type(number)]}": int(number) if isinstance(number, bool) else number}
 
 
 def _give_types(results: list[Any], traced: list[Any], inputs: list[Any]) -> None:
     """Results get the types that tracing saw: with their sizes where the sizes of the inputs are fixed, else with their rank."""
-    fixed = all(one.isCompleteTensor() for one in inputs if not symbolic_helper._is_none(one))
+    fixed = all(value.isCompleteTensor() for value in inputs if not symbolic_helper._is_none(value))
     for result, seen in zip(results, traced, strict=True):
         kind = seen.type()
         if kind.kind() != "TensorType" or kind.sizes() is None:

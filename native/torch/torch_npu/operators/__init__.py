@@ -76,7 +76,7 @@ def register() -> None:
 
 
 def _declare() -> Any:
-    library = torch._C._dispatch_library("FRAGMENT", "npu", "")
+    library: Any = torch._C._dispatch_library("FRAGMENT", "npu", "")  # torch's stub lacks arguments of its methods
     in_cpp = {name.removeprefix("npu::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu::")}
     for module, schemas in SCHEMAS.items():
         for schema in schemas:

@@ -103,15 +103,17 @@ class NpuFusedAdamP(NpuFusedOptimizerBase):
             run.kept["rows"] = _Rows(run)
         rows: _Rows = run.kept["rows"]
         weight, grad, ahead = _wide(run.param), _wide(run.grad), _wide(step)
-        sums = [_sum(one, rows.lengths) for one in (weight * grad, weight.square(), grad.square(), weight * ahead)]
-        whole = [_sum(one, rows.per_param) for one in sums]
+        sums = [
+            _sum(product, rows.lengths) for product in (weight * grad, weight.square(), grad.square(), weight * ahead)
+        ]
+        whole = [_sum(row_sums, rows.per_param) for row_sums in sums]
         eps, delta = group["eps"], group["delta"]
-        nearest = torch.segment_reduce(_cosine(*sums[:3], eps), "max", lengths=rows.per_param)
+        nearest = torch.segment_reduce(_cosine(sums[0], sums[1], sums[2], eps), "max", lengths=rows.per_param)
         by_row = rows.is_matrix & (nearest < delta / rows.bounds[0])
-        by_whole = rows.is_matrix & ~by_row & (_cosine(*whole[:3], eps) < delta / rows.bounds[1])
-        projected = by_row | by_whole
+        by_whole = rows.is_matrix & ~by_row & (_cosine(whole[0], whole[1], whole[2], eps) < delta / rows.bounds[1])
+        projected: Tensor = by_row | by_whole
         if bool(projected.any()):
-            along_row, along_whole = (one[3] / (one[1].sqrt() + eps).square() for one in (sums, whole))
+            along_row, along_whole = (each[3] / (each[1].sqrt() + eps).square() for each in (sums, whole))
             along = torch.where(rows.spread(by_row), along_row, rows.spread(torch.where(by_whole, along_whole, 0.0)))
             step.sub_(weight * along.repeat_interleave(rows.lengths, output_size=step.numel()))
         return projected

@@ -23,8 +23,8 @@ def check_range(name: str, value: float, low: float = 0.0, high: float = float("
 
 def check_betas(betas: tuple[float, float]) -> None:
     """Both decay rates are shares."""
-    for place, beta in enumerate(betas):
-        check_range(f"beta parameter at index {place}", beta, high=1.0)
+    for index, beta in enumerate(betas):
+        check_range(f"beta parameter at index {index}", beta, high=1.0)
 
 
 class NpuFusedOptimizerBase(torch.optim.Optimizer):
@@ -55,17 +55,17 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
 
     def _combine(self) -> list[list[Bucket]]:
         """The buffers of each group, made anew where its parameters are no longer those."""
-        for place, group in enumerate(self.param_groups):
+        for index, group in enumerate(self.param_groups):
             params, names = group["params"], self._state_names(group)
-            if place == len(self._buckets):
+            if index == len(self._buckets):
                 self._buckets.append([])
                 self._members.append([])
-            known = self._members[place]
+            known = self._members[index]
             same = len(known) == len(params) and all(a is b for a, b in zip(known, params, strict=True))
-            if not same or not all(bucket.in_place() for bucket in self._buckets[place]):
-                self._buckets[place] = [Bucket(kind, names, self.state) for kind in by_kind(params)]
-                self._members[place] = list(params)
-            for bucket in self._buckets[place]:
+            if not same or not all(bucket.in_place() for bucket in self._buckets[index]):
+                self._buckets[index] = [Bucket(kind, names, self.state) for kind in by_kind(params)]
+                self._members[index] = list(params)
+            for bucket in self._buckets[index]:
                 if bucket.names != names:
                     bucket.adopt_state(names, self.state)
         del self._buckets[len(self.param_groups) :], self._members[len(self.param_groups) :]
@@ -126,11 +126,11 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
 
     def state_dict(self) -> Options:
         """torch's form. Counts of steps are shared inside; another optimizer would count one up once per parameter."""
-        found = super().state_dict()
-        for place, kept in found["state"].items():
+        saved = super().state_dict()
+        for index, kept in saved["state"].items():
             if isinstance(kept.get("step"), Tensor):
-                found["state"][place] = {**kept, "step": kept["step"].clone()}
-        return found
+                saved["state"][index] = {**kept, "step": kept["step"].clone()}
+        return saved
 
     def load_state_dict(self, state_dict: Options) -> None:
         """Take a state over: one of this class or of the plain optimizer."""

@@ -64,10 +64,10 @@ class NpuFusedBertAdam(NpuFusedOptimizerBase):
         """The rate of the last step of each parameter that has made one; [0] before."""
         rates = []
         for group in self.param_groups:
-            for one in group["params"]:
-                if not self.state.get(one):
+            for param in group["params"]:
+                if not self.state.get(param):
                     return [0]
-                rates.append(self._rate(group, int(self.state[one]["step"])))
+                rates.append(self._rate(group, int(self.state[param]["step"])))
         return rates
 
     def _rate(self, group: Options, done: int) -> float:

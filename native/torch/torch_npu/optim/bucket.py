@@ -52,12 +52,12 @@ class Bucket:
     """Parameters of one dtype and device. Those with a gradient at the start come first, so that a usual step is one run."""
 
     def __init__(self, params: list[Tensor], names: Mapping[str, float], state: State) -> None:
-        self.params = sorted(params, key=lambda one: one.grad is None)
+        self.params = sorted(params, key=lambda param: param.grad is None)
         flat = npu_combine_tensors(self.params)
         assert flat is not None
         self.flat: Tensor = flat
         self.grads = GradBuffer(self.params)
-        self._addresses = [one.data_ptr() for one in self.params]
+        self._addresses = [param.data_ptr() for param in self.params]
         self.adopt_state(names, state)
 
     def adopt_state(self, names: Mapping[str, float], state: State) -> None:
@@ -65,14 +65,14 @@ class Bucket:
         self.names = dict(names)
         self.states = {name: torch.full_like(self.flat, value) for name, value in names.items()}
         self._views = {name: views_of(flat, self.params) for name, flat in self.states.items()}
-        self._clocks = [self._adopt_one(place, state.get(one)) for place, one in enumerate(self.params)]
+        self._clocks = [self._adopt_one(index, state.get(param)) for index, param in enumerate(self.params)]
         self._whole: Run | None = None
 
-    def _adopt_one(self, place: int, state: dict[str, Any] | None) -> Tensor:
+    def _adopt_one(self, index: int, state: dict[str, Any] | None) -> Tensor:
         for name, views in self._views.items() if state else ():
-            given = state.get(name) if state else None
-            if given is not None:
-                views[place].copy_(given)
+            value = state.get(name) if state else None
+            if value is not None:
+                views[index].copy_(value)
         count = state.get(_STEP, 1) if state else 0  # SGD of torch keeps no count: to have a state is to have begun
         return torch.tensor(float(count))
 
@@ -93,22 +93,23 @@ class Bucket:
         return runs
 
     def _find_runs(self, state: State) -> list[Run]:
-        missing, fresh = self.grads.missing, {}
-        for place, param in enumerate(self.params):
-            key = int(self._clocks[place]), place in missing
-            self._clocks[place] = clock = fresh.setdefault(key, torch.tensor(float(key[0])))
-            if place not in missing or param in state:
-                state[param].update({_STEP: clock}, **{name: views[place] for name, views in self._views.items()})
-        found = []
-        for _, places in groupby(range(len(self.params)), lambda place: id(self._clocks[place])):
-            run = list(places)
+        missing = self.grads.missing
+        fresh: dict[tuple[int, bool], Tensor] = {}
+        for index, param in enumerate(self.params):
+            key = int(self._clocks[index]), index in missing
+            self._clocks[index] = clock = fresh.setdefault(key, torch.tensor(float(key[0])))
+            if index not in missing or param in state:
+                state[param].update({_STEP: clock}, **{name: views[index] for name, views in self._views.items()})
+        runs = []
+        for _, indices in groupby(range(len(self.params)), lambda index: id(self._clocks[index])):
+            run = list(indices)
             if run[0] not in missing:
-                found.append(self._run(run[0], run[-1] + 1, self._clocks[run[0]]))
-        return found
+                runs.append(self._run(run[0], run[-1] + 1, self._clocks[run[0]]))
+        return runs
 
     def _run(self, first: int, end: int, clock: Tensor) -> Run:
-        sizes = [one.numel() for one in self.params]
+        sizes = [param.numel() for param in self.params]
         start, length = sum(sizes[:first]), sum(sizes[first:end])
         cut = {name: flat.narrow(0, start, length) for name, flat in self.states.items()}
-        shapes = [one.shape for one in self.params[first:end]]
+        shapes = [param.shape for param in self.params[first:end]]
         return Run(self.flat.narrow(0, start, length), self.grads.flat.narrow(0, start, length), cut, shapes, clock)

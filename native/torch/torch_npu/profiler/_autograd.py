@@ -51,8 +51,8 @@ class profile(_original):  # type: ignore[misc]
         """Calls of less than a microsecond would get rows of their own in averages: torch takes them for another kind of event."""
         super()._ensure_function_events()
         if self.profiler_kind == ProfilerState.KINETO_PRIVATEUSE1_FALLBACK:
-            for one in self._function_events:
-                one.is_legacy = True
+            for event in self._function_events:
+                event.is_legacy = True
 
     def export_chrome_trace(self, path: str, *args: Any, **kwargs: Any) -> Any:
         """The trace as a file."""

@@ -8,8 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import torch
-
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu.profiler import _tasks
 from torch_npu.profiler._record import Operator, Recording
 
@@ -41,14 +40,14 @@ class _Names:
         return self.all.setdefault(text, len(self.all))
 
 
-def write(path: Path, found: Recording) -> None:
+def write(path: Path, recording: Recording) -> None:
     """A new database; nobody opens half of one."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with closing(sqlite3.connect(part)) as base, base:
         for name, columns in _TABLES.items():
             base.execute(f"CREATE TABLE {name} ({columns})")
-        _fill(base, found, _Names())
+        _fill(base, recording, _Names())
     part.replace(path)
 
 
@@ -57,44 +56,44 @@ def _insert(base: sqlite3.Connection, table: str, rows: list[tuple[object, ...]]
     base.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
 
-def _texts(one: Operator, names: _Names) -> tuple[int, int]:
+def _texts(operator: Operator, names: _Names) -> tuple[int, int]:
     """Types and sizes of the inputs."""
-    return names[";".join(one.dtypes)], names[";".join(",".join(map(str, shape)) for shape in one.shapes)]
+    return names[";".join(operator.dtypes)], names[";".join(",".join(map(str, shape)) for shape in operator.shapes)]
 
 
-def _calls(found: Recording, names: _Names) -> list[tuple[object, ...]]:
+def _calls(recording: Recording, names: _Names) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
-    for one in found.operators:
-        place = (
-            one.start,
-            one.end,
-            (os.getpid() << 32) | one.thread,
+    for operator in recording.operators:
+        call = (
+            operator.start,
+            operator.end,
+            (os.getpid() << 32) | operator.thread,
             None,
-            names[one.name],
-            one.sequence,
-            one.forward_thread,
+            names[operator.name],
+            operator.sequence,
+            operator.forward_thread,
         )
-        rows.append((*place, *_texts(one, names), None, names[one.kind]))
+        rows.append((*call, *_texts(operator, names), None, names[operator.kind]))
     return rows
 
 
-def _fill(base: sqlite3.Connection, found: Recording, names: _Names) -> None:
-    _insert(base, "PYTORCH_API", _calls(found, names))
+def _fill(base: sqlite3.Connection, recording: Recording, names: _Names) -> None:
+    _insert(base, "PYTORCH_API", _calls(recording, names))
     unknown, dynamic, no = names["N/A"], names["dynamic"], names["NO"]
     tasks: list[tuple[object, ...]] = []
     kernels: list[tuple[object, ...]] = []
-    for number, one in enumerate(found.tasks()):
-        kind = names[one.core]
-        tasks.append((one.start, one.end, one.device, number, number, os.getpid(), kind, 0, 0, number, _NO_MODEL))
-        if _tasks.is_kernel(one.core):
-            first = (names[one.name], number, 1, 0, kind, names[_tasks.type_of(one.name)], unknown)
-            kernels.append((*first, *_texts(one, names), unknown, unknown, unknown, unknown, dynamic, no))
+    for number, task in enumerate(recording.tasks()):
+        kind = names[task.core]
+        tasks.append((task.start, task.end, task.device, number, number, os.getpid(), kind, 0, 0, number, _NO_MODEL))
+        if _tasks.is_kernel(task.core):
+            first = (names[task.name], number, 1, 0, kind, names[_tasks.type_of(task.name)], unknown)
+            kernels.append((*first, *_texts(task, names), unknown, unknown, unknown, unknown, dynamic, no))
     _insert(base, "TASK", tasks)
     _insert(base, "COMPUTE_TASK_INFO", kernels)
-    _insert(base, "STEP_TIME", [(number, one.start, one.end) for number, one in found.steps()])
-    _insert(base, "SESSION_TIME_INFO", [(found.start, found.end)])
+    _insert(base, "STEP_TIME", [(number, step.start, step.end) for number, step in recording.steps()])
+    _insert(base, "SESSION_TIME_INFO", [(recording.start, recording.end)])
     _insert(base, "HOST_INFO", [(str(os.getpid()), socket.gethostname())])
-    devices = sorted({one.device for one in found.tasks()})
-    _insert(base, "NPU_INFO", [(one, torch.npu.get_device_name(one)) for one in devices])
+    devices = sorted({task.device for task in recording.tasks()})
+    _insert(base, "NPU_INFO", [(device, torch_with_npu.npu.get_device_name(device)) for device in devices])
     _insert(base, "META_DATA", [("SCHEMA_VERSION", "softnpu")])
     _insert(base, "STRING_IDS", [(number, text) for text, number in names.all.items()])

@@ -29,8 +29,8 @@ def begin(wants: Callable[[str], bool]) -> None:
 def end() -> list[Mark]:
     """What was seen; ranges that are still open have no end and are left away."""
     with _lock:
-        found, _State.wants, _State.seen, _State.open = _State.seen, None, [], {}
-    return found
+        seen, _State.wants, _State.seen, _State.open = _State.seen, None, [], {}
+    return seen
 
 
 def mark(message: str, domain: str) -> None:
@@ -54,7 +54,7 @@ def start(message: str, domain: str) -> int:
 def stop(number: int) -> None:
     """The end of a range."""
     with _lock:
-        one = _State.open.pop(number, None)
-        if one is not None:
-            message, start_time, thread = one
+        opened = _State.open.pop(number, None)
+        if opened is not None:
+            message, start_time, thread = opened
             _State.seen.append((message, start_time, time.time_ns(), thread))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from torch_npu.profiler._autograd import profile
 from torch_npu.profiler._record import Recording, read
@@ -11,7 +12,7 @@ from torch_npu.profiler._record import Recording, read
 class Recorder:
     """torch's profiler, always with shapes: the tensors' devices tell which operators are work of npu."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, **options: Any) -> None:
         self.torch = profile(use_kineto=True, record_shapes=True, **options)
 
     def start(self) -> None:

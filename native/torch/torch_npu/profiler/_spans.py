@@ -9,13 +9,13 @@ Span = tuple[int, int]
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Without overlaps, in order."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            joined.append((start, end))
+    return joined
 
 
 def cut(spans: Iterable[Span], window: Span) -> list[Span]:
@@ -26,18 +26,18 @@ def cut(spans: Iterable[Span], window: Span) -> list[Span]:
 
 def without(spans: list[Span], others: list[Span]) -> list[Span]:
     """The parts of joined spans that no other joined span covers."""
-    found: list[Span] = []
+    rest: list[Span] = []
     for start, end in spans:
         at = start
         for low, high in others:
             if high <= at or low >= end:
                 continue
             if low > at:
-                found.append((at, low))
+                rest.append((at, low))
             at = max(at, high)
         if at < end:
-            found.append((at, end))
-    return found
+            rest.append((at, end))
+    return rest
 
 
 def total(spans: Iterable[Span]) -> int:

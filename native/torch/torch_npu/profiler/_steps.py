@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_npu.profiler import _spans, _tasks
-from torch_npu.profiler._record import Recording
+from torch_npu.profiler._record import Operator, Recording
 from torch_npu.profiler._spans import Span
 
 
@@ -31,25 +31,29 @@ class Step:
         return _spans.without([self.window], _spans.joined([*self.computing, *self.communication]))
 
 
-def steps_of(found: Recording) -> list[Step]:
+def steps_of(recording: Recording) -> list[Step]:
     """The steps of all devices that had work; one per device when the program made no steps."""
-    tasks = found.tasks()
-    windows: list[tuple[int | None, Span]] = [(number, (one.start, one.end)) for number, one in found.steps()]
-    windows = windows or [(None, (found.start, found.end))]
-    made = []
-    for device in sorted({one.device for one in tasks}):
-        mine = [one for one in tasks if one.device == device]
+    tasks = recording.tasks()
+    windows: list[tuple[int | None, Span]] = [(number, (step.start, step.end)) for number, step in recording.steps()]
+    windows = windows or [(None, (recording.start, recording.end))]
+    steps = []
+    for device in sorted({task.device for task in tasks}):
+        mine = [task for task in tasks if task.device == device]
         for number, window in windows:
-            inside = [one for one in mine if one.start < window[1] and one.end > window[0]]
-            made.append(_step(number, device, window, inside, found))
-    return made
+            inside = [task for task in mine if task.start < window[1] and task.end > window[0]]
+            steps.append(_step(number, device, window, inside, recording))
+    return steps
 
 
-def _step(number: int | None, device: int, window: Span, tasks: list, found: Recording) -> Step:
-    calls = [one.start for one in found.operators if one.kind == "cpu_op" and window[0] <= one.start < window[1]]
+def _step(number: int | None, device: int, window: Span, tasks: list[Operator], recording: Recording) -> Step:
+    calls = [
+        operator.start
+        for operator in recording.operators
+        if operator.kind == "cpu_op" and window[0] <= operator.start < window[1]
+    ]
     prepared = max(tasks[0].start - min(calls), 0) if tasks and calls else 0
-    computing = [(one.start, one.end) for one in tasks if _tasks.is_kernel(one.core)]
-    communication = [(one.start, one.end) for one in tasks if one.core == _tasks.COMMUNICATION]
+    computing = [(task.start, task.end) for task in tasks if _tasks.is_kernel(task.core)]
+    communication = [(task.start, task.end) for task in tasks if task.core == _tasks.COMMUNICATION]
     return Step(
         number,
         device,

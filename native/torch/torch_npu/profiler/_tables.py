@@ -40,77 +40,79 @@ def moment(nanoseconds: int) -> str:
 
 def shapes_text(operator: Operator) -> str:
     """Sizes of the inputs, in quotes of their own."""
-    return '"' + ";".join(",".join(map(str, one)) for one in operator.shapes) + '"'
+    return '"' + ";".join(",".join(map(str, shape)) for shape in operator.shapes) + '"'
 
 
 def _types_text(operator: Operator) -> str:
-    return ";".join(_TYPES.get(one, one.upper()) for one in operator.dtypes)
+    return ";".join(_TYPES.get(dtype, dtype.upper()) for dtype in operator.dtypes)
 
 
-def kernel_details(found: Recording, full: bool) -> Rows:
+def kernel_details(recording: Recording, full: bool) -> Rows:
     """Kernels in the order of time; `full` from Level1 on."""
-    steps = found.steps()
+    steps = recording.steps()
     header = (["Step Id"] if steps else []) + ["Device_id"] + (_LONG if full else _SHORT)
-    rows, last = [], dict.fromkeys((one.device for one in found.tasks()), 0)
-    for number, one in enumerate(found.tasks()):
-        waited = max(one.start - last[one.device], 0) if last[one.device] else 0
-        last[one.device] = max(last[one.device], one.end)
-        if not _tasks.is_kernel(one.core):
+    rows, last = [], dict.fromkeys((task.device for task in recording.tasks()), 0)
+    for number, task in enumerate(recording.tasks()):
+        waited = max(task.start - last[task.device], 0) if last[task.device] else 0
+        last[task.device] = max(last[task.device], task.end)
+        if not _tasks.is_kernel(task.core):
             continue
-        name, kind = one.name, _tasks.type_of(one.name)
-        times = [moment(one.start), us(one.duration), us(waited), 1]
-        row: list[Any] = [name, kind, one.core, *times]
+        name, kind = task.name, _tasks.type_of(task.name)
+        times = [moment(task.start), us(task.duration), us(waited), 1]
+        row: list[Any] = [name, kind, task.core, *times]
         if full:
-            inputs = [shapes_text(one), _types_text(one), _UNKNOWN]
-            row = [_NO_MODEL, number, 0, name, kind, "dynamic", one.core, *times, 0, "NO", *inputs]
+            inputs = [shapes_text(task), _types_text(task), _UNKNOWN]
+            row = [_NO_MODEL, number, 0, name, kind, "dynamic", task.core, *times, 0, "NO", *inputs]
             row += [_UNKNOWN] * 4
-        inside = [str(step) for step, span in steps if span.start <= one.start < span.end]
-        rows.append([*([inside[0] if inside else ""] if steps else []), one.device, *row])
+        inside = [str(step) for step, span in steps if span.start <= task.start < span.end]
+        rows.append([*([inside[0] if inside else ""] if steps else []), task.device, *row])
     return header, rows
 
 
-def operator_details(found: Recording) -> Rows:
+def operator_details(recording: Recording) -> Rows:
     """Operators of the host with their times there and on the devices."""
-    host = [one.duration for one in found.operators]
-    device = [one.duration if _tasks.is_kernel(one.core) else 0 for one in found.operators]
-    cube = [one.duration if one.core == _tasks.CUBE else 0 for one in found.operators]
+    host = [operator.duration for operator in recording.operators]
+    device = [operator.duration if _tasks.is_kernel(operator.core) else 0 for operator in recording.operators]
+    cube = [operator.duration if operator.core == _tasks.CUBE else 0 for operator in recording.operators]
     own_device, own_cube = list(device), list(cube)
-    for place in range(len(host) - 1, -1, -1):  # children come after their parents
-        parent = found.operators[place].parent
+    for index in range(len(host) - 1, -1, -1):  # children come after their parents
+        parent = recording.operators[index].parent
         if parent >= 0:
-            device[parent] += device[place]
-            cube[parent] += cube[place]
+            device[parent] += device[index]
+            cube[parent] += cube[index]
     inner = [0] * len(host)
-    for place, one in enumerate(found.operators):
-        if one.kind != "python_function" and one.parent >= 0:
-            inner[one.parent] += host[place]
+    for index, operator in enumerate(recording.operators):
+        if operator.kind != "python_function" and operator.parent >= 0:
+            inner[operator.parent] += host[index]
     header = [
         "Name", "Input Shapes", "Call Stack", "Host Self Duration(us)", "Host Total Duration(us)", "Device Self Duration(us)",
         "Device Total Duration(us)", "Device Self Duration With AICore(us)", "Device Total Duration With AICore(us)",
     ]  # fmt: skip
     rows = []
-    for place, one in enumerate(found.operators):
-        if one.kind == "cpu_op":
+    for index, operator in enumerate(recording.operators):
+        if operator.kind == "cpu_op":
             times = (
-                host[place] - inner[place],
-                host[place],
-                own_device[place],
-                device[place],
-                own_cube[place],
-                cube[place],
+                host[index] - inner[index],
+                host[index],
+                own_device[index],
+                device[index],
+                own_cube[index],
+                cube[index],
             )
-            rows.append([one.name, shapes_text(one), ";\r\n".join(found.stack(one)), *map(us, times)])
+            rows.append(
+                [operator.name, shapes_text(operator), ";\r\n".join(recording.stack(operator)), *map(us, times)]
+            )
     return header, rows
 
 
-def step_trace_time(found: Recording) -> Rows:
+def step_trace_time(recording: Recording) -> Rows:
     """Where the time of each step went."""
     header = [
         "Device_id", "Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Stage",
         "Bubble", "Communication(Not Overlapped and Exclude Receive)", "Preparing",
     ]  # fmt: skip
     rows = []
-    for step in steps_of(found):
+    for step in steps_of(recording):
         whole = step.window[1] - step.window[0]
         computing, all_of_it = (_spans.total(step.computing), _spans.total(step.communication))
         alone = _spans.total(step.alone)
@@ -130,24 +132,24 @@ def step_trace_time(found: Recording) -> Rows:
 
 
 def _times(group: list[Operator]) -> list[float]:
-    durations = [one.duration for one in group]
+    durations = [operator.duration for operator in group]
     return [us(sum(durations)), us(min(durations)), us(sum(durations) // len(durations)), us(max(durations))]
 
 
 def _grouped(operators: Iterable[Operator], key: Callable[[Operator], Any]) -> dict[Any, list[Operator]]:
-    found: dict[Any, list[Operator]] = {}
-    for one in operators:
-        found.setdefault(key(one), []).append(one)
-    return found
+    groups: dict[Any, list[Operator]] = {}
+    for operator in operators:
+        groups.setdefault(key(operator), []).append(operator)
+    return groups
 
 
-def op_statistic(found: Recording) -> Rows:
+def op_statistic(recording: Recording) -> Rows:
     """Kernels by type, those that took longest first."""
-    kernels = [one for one in found.tasks() if _tasks.is_kernel(one.core)]
-    whole = sum(one.duration for one in kernels) or 1
-    groups = _grouped(kernels, lambda one: (one.device, _tasks.type_of(one.name), one.core))
+    kernels = [task for task in recording.tasks() if _tasks.is_kernel(task.core)]
+    whole = sum(kernel.duration for kernel in kernels) or 1
+    groups = _grouped(kernels, lambda kernel: (kernel.device, _tasks.type_of(kernel.name), kernel.core))
     rows = [
-        [*key, len(group), *_times(group), round(sum(one.duration for one in group) * 100 / whole, 3)]
+        [*key, len(group), *_times(group), round(sum(kernel.duration for kernel in group) * 100 / whole, 3)]
         for key, group in groups.items()
     ]
     header = [
@@ -163,18 +165,18 @@ def op_statistic(found: Recording) -> Rows:
     return [*header, "Ratio(%)"], sorted(rows, key=lambda row: -row[-1])
 
 
-def api_statistic(found: Recording) -> Rows:
+def api_statistic(recording: Recording) -> Rows:
     """Calls by which the host gave work to a device."""
-    groups = _grouped(found.tasks(), lambda one: "communication" if one.core == _tasks.COMMUNICATION else "node")
+    groups = _grouped(recording.tasks(), lambda task: "communication" if task.core == _tasks.COMMUNICATION else "node")
     rows = []
     for level, group in groups.items():
         whole, low, mean, high = _times(group)
-        variance = round(statistics.pvariance(one.duration / 1e3 for one in group), 3)
+        variance = round(statistics.pvariance(task.duration / 1e3 for task in group), 3)
         rows.append(["host", level, "launch", whole, len(group), mean, low, high, variance])
     return ["Device_id", "Level", "API Name", "Time(us)", "Count", "Avg(us)", "Min(us)", "Max(us)", "Variance"], rows
 
 
-def memory_record(found: Recording) -> Rows:
+def memory_record(recording: Recording) -> Rows:
     """What the caching allocator held, after each change."""
     header = [
         "Component",
@@ -185,8 +187,16 @@ def memory_record(found: Recording) -> Rows:
         "Stream Ptr",
     ]
     rows = [
-        ["PTA", moment(one.time), _mb(one.allocated), _mb(one.reserved), _mb(one.allocated), 0, f"NPU:{one.device}"]
-        for one in found.memory
+        [
+            "PTA",
+            moment(event.time),
+            _mb(event.allocated),
+            _mb(event.reserved),
+            _mb(event.allocated),
+            0,
+            f"NPU:{event.device}",
+        ]
+        for event in recording.memory
     ]
     return [*header, "Device Type"], rows
 
@@ -195,16 +205,16 @@ def _mb(size: int) -> float:
     return round(size / 2**20, 6)
 
 
-def operator_memory(found: Recording) -> Rows:
+def operator_memory(recording: Recording) -> Rows:
     """Blocks with the operators that took them; one that was not given back has no end."""
     whole = ("Allocated(MB)", "Reserved(MB)", "Active(MB)")
     header = [
         "Name", "Size(KB)", "Allocation Time(us)", "Release Time(us)", "Active Release Time(us)", "Duration(us)",
-        "Active Duration(us)", *(f"Allocation Total {one}" for one in whole), *(f"Release Total {one}" for one in whole),
+        "Active Duration(us)", *(f"Allocation Total {kind}" for kind in whole), *(f"Release Total {kind}" for kind in whole),
         "Stream Ptr", "Device Type",
     ]  # fmt: skip
     rows: list[list[Any]] = []
-    for taken, freed in _lifetimes(found.memory):
+    for taken, freed in _lifetimes(recording.memory):
         end = [moment(freed.time)] * 2 + [us(freed.time - taken.time)] * 2 if freed else [""] * 4
         totals = [*_totals(taken), *(_totals(freed) if freed else [""] * 3)]
         size = round(taken.size / 1024, 3)
@@ -212,23 +222,23 @@ def operator_memory(found: Recording) -> Rows:
     return header, rows
 
 
-def _totals(one: Memory) -> list[float]:
-    return [_mb(one.allocated), _mb(one.reserved), _mb(one.allocated)]
+def _totals(event: Memory) -> list[float]:
+    return [_mb(event.allocated), _mb(event.reserved), _mb(event.allocated)]
 
 
 def _lifetimes(events: Sequence[Memory]) -> list[tuple[Memory, Memory | None]]:
     """Blocks with the moment when they came back."""
-    found: list[tuple[Memory, Memory | None]] = []
+    lifetimes: list[tuple[Memory, Memory | None]] = []
     held: dict[tuple[int, int], int] = {}
-    for one in sorted(events, key=lambda event: event.time):
-        key = (one.device, one.address)
-        if one.size > 0:
-            held[key] = len(found)
-            found.append((one, None))
+    for change in sorted(events, key=lambda event: event.time):
+        key = (change.device, change.address)
+        if change.size > 0:
+            held[key] = len(lifetimes)
+            lifetimes.append((change, None))
         elif key in held:
-            place = held.pop(key)
-            found[place] = (found[place][0], one)
-    return found
+            index = held.pop(key)
+            lifetimes[index] = (lifetimes[index][0], change)
+    return lifetimes
 
 
 def write(path: Path, table: Rows) -> None:

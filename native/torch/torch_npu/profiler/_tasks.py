@@ -24,40 +24,40 @@ _OF_THE_DISPATCHER = ("_overrideable", "_nd")
 @cache
 def computes(name: str) -> bool:
     """Whether an operator with a tensor on npu is a task: neither a view, nor room without values, nor a question about a tensor."""
-    library, separator, word = name.rpartition("::")
-    if not separator or "::" in library or " " in library or word in _NO_WORK:  # a node of autograd, a range
+    library, separator, operator = name.rpartition("::")
+    if not separator or "::" in library or " " in library or operator in _NO_WORK:  # a node of autograd, a range
         return False
-    if word in _READS_A_VALUE:
+    if operator in _READS_A_VALUE:
         return True
-    return any(_makes_values(one) for one in torch._C._jit_get_schemas_for_operator(name))
+    return any(_makes_values(schema) for schema in torch._C._jit_get_schemas_for_operator(name))
 
 
 def _makes_values(schema: Any) -> bool:
     """One of the overloads gives a tensor that is new or that was written to."""
-    if any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments):
+    if any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments):
         return True
-    tensors = [one for one in schema.returns if "Tensor" in str(one.type)]
-    return any(one.alias_info is None for one in tensors)
+    tensors = [result for result in schema.returns if "Tensor" in str(result.type)]
+    return any(tensor.alias_info is None for tensor in tensors)
 
 
 def type_of(name: str) -> str:
     """The operator's type as CANN writes it: Conv2D of aten::convolution_overrideable."""
-    word = name.rpartition("::")[2].partition(".")[0]
+    operator = name.rpartition("::")[2].partition(".")[0]
     for tail in _OF_THE_DISPATCHER:
-        word = word.removesuffix(tail)
-    return operator_type(word)
+        operator = operator.removesuffix(tail)
+    return operator_type(operator)
 
 
 def core_of(name: str, crosses: bool) -> str:
     """The part of a chip that runs such an operator."""
-    word = name.rpartition("::")[2]
+    operator = name.rpartition("::")[2]
     if name.startswith("c10d::"):
         return COMMUNICATION
-    if crosses or word in _READS_A_VALUE:
+    if crosses or operator in _READS_A_VALUE:
         return COPY
-    if any(part in word for part in _CPU_WORDS):
+    if any(part in operator for part in _CPU_WORDS):
         return CPU
-    return CUBE if any(part in word for part in _CUBE_WORDS) else VECTOR
+    return CUBE if any(part in operator for part in _CUBE_WORDS) else VECTOR
 
 
 def is_kernel(core: str) -> bool:

@@ -63,14 +63,14 @@ class Timeline:
 
     def span(self, where: tuple[int, int], name: str, start: int, end: int, args: Event, **more: Any) -> None:
         """Something that took time."""
-        made = {"ph": "X", "name": name, "pid": where[0], "tid": where[1], "ts": self.at(start)}
-        self.events.append({**made, "dur": round((end - start) / 1e3, 3), "args": args, **more})
+        event = {"ph": "X", "name": name, "pid": where[0], "tid": where[1], "ts": self.at(start)}
+        self.events.append({**event, "dur": round((end - start) / 1e3, 3), "args": args, **more})
 
     def arrow(self, name: str, kind: str, number: Any, ends: Iterable[tuple[tuple[int, int], int]]) -> None:
         """A flow between two spans."""
         for phase, (where, start) in zip("sf", ends, strict=True):
-            made: Event = {"ph": phase, "name": name, "cat": kind, "id": str(number), "pid": where[0], "tid": where[1]}
-            self.events.append({**made, "ts": self.at(start), **({"bp": "e"} if phase == "f" else {})})
+            event: Event = {"ph": phase, "name": name, "cat": kind, "id": str(number), "pid": where[0], "tid": where[1]}
+            self.events.append({**event, "ts": self.at(start), **({"bp": "e"} if phase == "f" else {})})
 
     def write(self, path: Path) -> None:
         """Into a file; nobody reads half of it."""
@@ -79,90 +79,98 @@ class Timeline:
         part.replace(path)
 
 
-def _host_args(found: Recording, one: Operator) -> Event:
+def _host_args(recording: Recording, operator: Operator) -> Event:
     args: Event = {}
-    if one.sequence >= 0:
-        args |= {"Sequence number": one.sequence, "Fwd thread id": one.forward_thread}
-    if one.shapes:
-        args["Input Dims"] = ";\r\n".join(str(shape) for shape in one.shapes)
-        args["Input type"] = ";\r\n".join(one.dtypes)
-    stack = found.stack(one)
+    if operator.sequence >= 0:
+        args |= {"Sequence number": operator.sequence, "Fwd thread id": operator.forward_thread}
+    if operator.shapes:
+        args["Input Dims"] = ";\r\n".join(str(shape) for shape in operator.shapes)
+        args["Input type"] = ";\r\n".join(operator.dtypes)
+    stack = recording.stack(operator)
     if stack:
         args["Call stack"] = ";\r\n".join(stack)
-    if one.flops:
-        args["flops"] = one.flops
+    if operator.flops:
+        args["flops"] = operator.flops
     return args
 
 
-def _host(made: Timeline, found: Recording) -> int:
+def _host(timeline: Timeline, recording: Recording) -> int:
     """What Python and torch did."""
-    pid = made.process(os.getpid(), "Python", 0, "CPU")
+    pid = timeline.process(os.getpid(), "Python", 0, "CPU")
     forward: dict[int, Operator] = {}
-    for one in found.operators:
-        tid = made.row(pid, one.thread, f"Thread {one.thread}")
-        made.span((pid, tid), one.name, one.start, one.end, _host_args(found, one), cat=one.kind)
-        if one.sequence < 0:
+    for operator in recording.operators:
+        tid = timeline.row(pid, operator.thread, f"Thread {operator.thread}")
+        timeline.span(
+            (pid, tid), operator.name, operator.start, operator.end, _host_args(recording, operator), cat=operator.kind
+        )
+        if operator.sequence < 0:
             continue
-        if not one.backward:
-            forward[one.sequence] = one  # the innermost of a nest comes last
-        elif (source := forward.pop(one.sequence, None)) is not None:
-            ends = (((pid, source.thread), source.start), ((pid, one.thread), one.start))
-            made.arrow("fwdbwd", "fwdbwd", one.sequence, ends)
+        if not operator.backward:
+            forward[operator.sequence] = operator  # the innermost of a nest comes last
+        elif (source := forward.pop(operator.sequence, None)) is not None:
+            ends = (((pid, source.thread), source.start), ((pid, operator.thread), operator.start))
+            timeline.arrow("fwdbwd", "fwdbwd", operator.sequence, ends)
     return pid
 
 
-def _task_args(number: int, one: Operator) -> Event:
+def _task_args(number: int, operator: Operator) -> Event:
     args: Event = {
-        "Model Id": _LOCAL, "Task Type": one.core, "Physic Stream Id": 0, "Task Id": number, "Batch Id": 0,
+        "Model Id": _LOCAL, "Task Type": operator.core, "Physic Stream Id": 0, "Task Id": number, "Batch Id": 0,
         "Subtask Id": _LOCAL, "connection_id": number,
     }  # fmt: skip
-    if one.core == _tasks.COPY:
-        speed = round(one.size / one.duration, 3) if one.duration else 0.0
-        args |= {"size(B)": one.size, "bandwidth(GB/s)": speed, "operation": "host and device"}
+    if operator.core == _tasks.COPY:
+        speed = round(operator.size / operator.duration, 3) if operator.duration else 0.0
+        args |= {"size(B)": operator.size, "bandwidth(GB/s)": speed, "operation": "host and device"}
     return args
 
 
-def _devices(made: Timeline, found: Recording, python: int) -> None:
+def _devices(timeline: Timeline, recording: Recording, python: int) -> None:
     """What the devices did, and which call it came from."""
-    for number, one in enumerate(found.tasks()):
-        talks = one.core == _tasks.COMMUNICATION
-        cann = made.layer(*_CANN, "CPU")
-        layer = made.layer(*(_COMMUNICATION if talks else _HARDWARE), f"NPU {one.device}", one.device)
-        call = (cann, made.row(cann, one.thread, f"Thread {one.thread}"))
-        place = (layer, made.row(layer, 0, "Plane 0" if talks else "Stream 0"))
+    for number, task in enumerate(recording.tasks()):
+        talks = task.core == _tasks.COMMUNICATION
+        cann = timeline.layer(*_CANN, "CPU")
+        layer = timeline.layer(*(_COMMUNICATION if talks else _HARDWARE), f"NPU {task.device}", task.device)
+        call = (cann, timeline.row(cann, task.thread, f"Thread {task.thread}"))
+        row = (layer, timeline.row(layer, 0, "Plane 0" if talks else "Stream 0"))
         level = "Communication" if talks else "Node"
-        said = {"Thread Id": one.thread, "Mode": "launch", "level": level.lower(), "id": "launch"}
-        made.span(call, f"{level}@launch", one.start, one.end, {**said, "item_id": one.name, "connection_id": number})
-        made.span(place, one.name, one.start, one.end, _task_args(number, one))
-        made.arrow("torch_to_npu", "async_npu", one.start, (((python, one.thread), one.start), (place, one.start)))
-        made.arrow(f"HostToDevice{number}", "HostToDevice", number, ((call, one.start), (place, one.start)))
+        said = {"Thread Id": task.thread, "Mode": "launch", "level": level.lower(), "id": "launch"}
+        timeline.span(
+            call, f"{level}@launch", task.start, task.end, {**said, "item_id": task.name, "connection_id": number}
+        )
+        timeline.span(row, task.name, task.start, task.end, _task_args(number, task))
+        timeline.arrow(
+            "torch_to_npu", "async_npu", task.start, (((python, task.thread), task.start), (row, task.start))
+        )
+        timeline.arrow(f"HostToDevice{number}", "HostToDevice", number, ((call, task.start), (row, task.start)))
 
 
-def _overlap(made: Timeline, found: Recording) -> None:
+def _overlap(timeline: Timeline, recording: Recording) -> None:
     names = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
-    for step in steps_of(found):
-        pid = made.layer(*_OVERLAP, f"NPU {step.device}", step.device)
+    for step in steps_of(recording):
+        pid = timeline.layer(*_OVERLAP, f"NPU {step.device}", step.device)
         for row, (name, spans) in enumerate(
             zip(names, (step.computing, step.communication, step.alone, step.free), strict=True)
         ):
             for start, end in spans:
-                made.span((pid, made.row(pid, row, name)), name, start, end, {})
+                timeline.span((pid, timeline.row(pid, row, name)), name, start, end, {})
 
 
-def trace_view(found: Recording) -> Timeline:
+def trace_view(recording: Recording) -> Timeline:
     """All layers: Python, CANN, hardware, communication, overlap."""
-    made = Timeline(found.start)
-    python = _host(made, found)
-    _devices(made, found, python)
-    _overlap(made, found)
-    return made
+    timeline = Timeline(recording.start)
+    python = _host(timeline, recording)
+    _devices(timeline, recording, python)
+    _overlap(timeline, recording)
+    return timeline
 
 
-def simple(found: Recording) -> Timeline:
+def simple(recording: Recording) -> Timeline:
     """The innermost operators only (`use_npu_simple`)."""
-    made = Timeline(found.start)
-    pid = made.process(os.getpid(), "Python", 0, "CPU")
-    for one in found.innermost():
-        where = (pid, made.row(pid, one.thread, f"Thread {one.thread}"))
-        made.span(where, one.name, one.start, one.end, _host_args(found, one), cat=one.kind)
-    return made
+    timeline = Timeline(recording.start)
+    pid = timeline.process(os.getpid(), "Python", 0, "CPU")
+    for operator in recording.innermost():
+        where = (pid, timeline.row(pid, operator.thread, f"Thread {operator.thread}"))
+        timeline.span(
+            where, operator.name, operator.start, operator.end, _host_args(recording, operator), cat=operator.kind
+        )
+    return timeline

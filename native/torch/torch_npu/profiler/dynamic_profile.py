@@ -60,10 +60,10 @@ def set_state(enabled: bool) -> None:
 @never_raises
 def start(config_path: str | None = None) -> None:
     """Profile from the next step on, as this file says, or the one of the folder."""
-    place = Path(config_path) if config_path else _State.path
-    if place is None or not place.is_file():
-        raise ValueError(f"there is no configuration file {place}: call init(folder) or give its path")
-    _State.waiting = {**_DEFAULT, **json.loads(place.read_text()), "start_step": -1}
+    path = Path(config_path) if config_path else _State.path
+    if path is None or not path.is_file():
+        raise ValueError(f"there is no configuration file {path}: call init(folder) or give its path")
+    _State.waiting = {**_DEFAULT, **json.loads(path.read_text()), "start_step": -1}
 
 
 @never_raises

@@ -68,9 +68,9 @@ class _ExperimentalConfig:
         sys_io: bool = False,
         sys_interconnection: bool = False,
     ) -> None:
-        given = locals()
+        arguments = locals()
         for name, what in _NOT_HERE.items():
-            if given[name]:
+            if arguments[name]:
                 warn(f"{name} is not supported by softnpu: there are no {what} here, the profile goes on without them")
         self.profiler_level = _one_of("profiler_level", profiler_level, _LEVELS, ProfilerLevel.Level0)
         self.aic_metrics = self._metrics(_one_of("aic_metrics", aic_metrics, _METRICS, AiCMetrics.PipeUtilization))
@@ -124,7 +124,7 @@ def _export_types(value: str | list[str] | None) -> list[str]:
     if value is None:
         return [ExportType.Text]
     wanted = [value] if isinstance(value, str) else list(value)
-    known = [one for one in dict.fromkeys(wanted) if one in (ExportType.Text, ExportType.Db)]
+    known = [kind for kind in dict.fromkeys(wanted) if kind in (ExportType.Text, ExportType.Db)]
     if not known or len(known) != len(set(wanted)):
         warn(f"export_type should be text, db or a list of them but got {value!r}: {known or ['text']} is taken")
     return known or [ExportType.Text]

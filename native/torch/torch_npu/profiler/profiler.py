@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerAction, ProfilerActivity
 
 from softnpu.base.config import work_path
+from torch_npu._runtime.face import torch_with_npu
 from torch_npu.profiler import _folder, _marks, _timeline
 from torch_npu.profiler._record import Operator, Recording
 from torch_npu.profiler._recorder import Recorder
@@ -26,12 +27,13 @@ from torch_npu.profiler.scheduler import Schedule
 __all__ = ["analyse", "profile", "supported_activities", "tensorboard_trace_handler"]
 
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+_NPU: ProfilerActivity = torch_with_npu.profiler.ProfilerActivity.NPU
 _METRICS = ("self_cpu_time_total", "self_npu_time_total")
 
 
 def supported_activities() -> set[ProfilerActivity]:
     """The host and the devices."""
-    return {ProfilerActivity.CPU, ProfilerActivity.NPU}
+    return {ProfilerActivity.CPU, _NPU}
 
 
 def _always(step: int) -> ProfilerAction:
@@ -158,16 +160,16 @@ class profile:
 
     def _info(self) -> dict[str, Any]:
         """`profiler_info.json`."""
-        found = self._result()
+        recording = self._result()
         plan = self._schedule.as_json() if isinstance(self._schedule, Schedule) else {}
-        names = sorted(one.name for one in self._activities)
-        common = {"activities": [f"ProfilerActivity.{one}" for one in names], "schedule": plan, **self._flags}
+        names = sorted(activity.name for activity in self._activities)
+        common = {"activities": [f"ProfilerActivity.{name}" for name in names], "schedule": plan, **self._flags}
         return {
             "config": {"common_config": common, "experimental_config": self._config.as_json()},
-            "start_info": {"syscnt_enable": False, "start_ns": found.start},
-            "end_info": {"collectionTimeEnd": found.end},
+            "start_info": {"syscnt_enable": False, "start_ns": recording.start},
+            "end_info": {"collectionTimeEnd": recording.end},
             "torch_npu_version": torch.__version__.partition("+")[0],
-            "cann_version": torch.npu.utils.get_cann_version(),
+            "cann_version": torch_with_npu.npu.utils.get_cann_version(),
             "rank_id": _folder.rank(),
             "trace_id": self.get_trace_id(),
         }
@@ -184,13 +186,13 @@ class profile:
             raise ValueError(f"metric should be one of {', '.join(_METRICS)} but got {metric!r}")
         if not self._flags["with_stack"]:
             raise ValueError("export_stacks needs with_stack=True")
-        found = self._result()
+        recording = self._result()
         lines = []
-        for one in found.innermost():
-            stack = found.stack(one)
-            if stack and (metric == _METRICS[0] or one.core):
-                words = [word.translate(str.maketrans(" ;\t\n", "____")) for word in (*reversed(stack), one.name)]
-                lines.append(f"{';'.join(words)} {one.duration // 1000}\n")
+        for operator in recording.innermost():
+            stack = recording.stack(operator)
+            if stack and (metric == _METRICS[0] or operator.core):
+                words = [word.translate(str.maketrans(" ;\t\n", "____")) for word in (*reversed(stack), operator.name)]
+                lines.append(f"{';'.join(words)} {operator.duration // 1000}\n")
         Path(output_path).write_text("".join(lines), encoding="utf-8")
 
     @never_raises
@@ -202,12 +204,12 @@ class profile:
             if not self._flags[name]:
                 raise ValueError(f"export_memory_timeline needs {name}=True")
         self._result()
-        made = MemoryProfileTimeline(MemoryProfile(self._torch.kineto_results))
-        where = device or f"npu:{torch.npu.current_device()}"
+        timeline = MemoryProfileTimeline(MemoryProfile(self._torch.kineto_results))
+        where = device or f"npu:{torch_with_npu.npu.current_device()}"
         if output_path.endswith(".html"):
-            made.export_memory_timeline_html(output_path, where)
+            timeline.export_memory_timeline_html(output_path, where)
         elif output_path.endswith(".json"):
-            made.export_memory_timeline(output_path, where)
+            timeline.export_memory_timeline(output_path, where)
         else:
             raise ValueError(f"output_path should end in .json or .html but got {output_path!r}")
 
@@ -250,22 +252,24 @@ def _checked(activities: Iterable[ProfilerActivity] | None) -> set[ProfilerActiv
     wanted = set(activities) if activities else supported_activities()
     strange = wanted - supported_activities()
     if strange:
-        named = ", ".join(str(getattr(one, "name", one)) for one in strange)
+        named = ", ".join(str(getattr(activity, "name", activity)) for activity in strange)
         warn(f"activities should be of CPU and NPU but got {named}: left away")
     return wanted & supported_activities() or supported_activities()
 
 
-def _keep(found: Recording, activities: set[ProfilerActivity], shapes: bool) -> None:
+def _keep(recording: Recording, activities: set[ProfilerActivity], shapes: bool) -> None:
     """Leave away what was not asked for. Shapes of kernels stay: a device knows them."""
-    for one in found.operators:
-        if ProfilerActivity.NPU not in activities:
-            one.core = ""
-        if not one.core and (not shapes or ProfilerActivity.CPU not in activities):
-            one.shapes, one.dtypes = [], []
+    for operator in recording.operators:
+        if _NPU not in activities:
+            operator.core = ""
+        if not operator.core and (not shapes or ProfilerActivity.CPU not in activities):
+            operator.shapes, operator.dtypes = [], []
     if ProfilerActivity.CPU not in activities:
-        found.operators = [one for one in found.operators if one.core or one.kind == "user_annotation"]
-        for one in found.operators:
-            one.parent = -1
+        recording.operators = [
+            operator for operator in recording.operators if operator.core or operator.kind == "user_annotation"
+        ]
+        for operator in recording.operators:
+            operator.parent = -1
 
 
 def tensorboard_trace_handler(
@@ -311,7 +315,7 @@ def analyse(profiler_path: str, max_process_number: int = 0, export_type: str | 
     root = Path(profiler_path)
     if not root.is_dir():
         raise ValueError(f"profiler_path should be a folder but got {profiler_path!r}")
-    folders = [one for one in (root, *sorted(root.glob("*_ascend_pt"))) if _folder.is_profile(one)]
+    folders = [folder for folder in (root, *sorted(root.glob("*_ascend_pt"))) if _folder.is_profile(folder)]
     if not folders:
         raise ValueError(f"there is no profile (a folder *_ascend_pt) in {profiler_path!r}")
     for folder in folders:

@@ -12,7 +12,7 @@ import sys
 
 def _provide_expecttest() -> None:
     if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
-        from torch_npu.testing import _expecttest
+        from torch_npu.testing import _expecttest  # not where the package is installed
 
         sys.modules["expecttest"] = _expecttest
 

@@ -69,10 +69,10 @@ class Rule:
     def _lists(self, x: list[Any], y: list[Any]) -> str | None:
         if len(x) != len(y):
             return f"lengths differ: {len(x)} and {len(y)}"
-        for place, (left, right) in enumerate(zip(x, y, strict=True)):
+        for index, (left, right) in enumerate(zip(x, y, strict=True)):
             reason = self.difference(left, right)
             if reason is not None:
-                return f"element {place}: {reason}"
+                return f"element {index}: {reason}"
         return None
 
     def _tensors(self, x: torch.Tensor, y: torch.Tensor) -> str | None:

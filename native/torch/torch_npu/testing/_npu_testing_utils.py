@@ -31,11 +31,10 @@ def update_skip_list(entries: Mapping[str, Any] | str | Path | None = None) -> N
     "to_sparse": "why" skips an operator in tests over an operator database. "test_add (__main__.TestOps)": ["why", []] is an entry
     of torch's table of disabled tests (the second part: platforms, all when empty).
     """
-    if isinstance(entries, (str, Path)):
-        entries = json.loads(Path(entries).read_text())
+    rows: Any = json.loads(Path(entries).read_text()) if isinstance(entries, (str, Path)) else entries
     from torch.testing._internal import common_utils
 
-    for name, what in (entries or {}).items():
+    for name, what in (rows or {}).items():
         if name.endswith(")"):
             common_utils.disabled_tests_dict[name] = what
         elif isinstance(what, str):
@@ -47,10 +46,10 @@ def update_skip_list(entries: Mapping[str, Any] | str | Path | None = None) -> N
 
 def get_decorators(self: Any, test_class: str, test_name: str, device: str, dtype: Any, param_kwargs: Any) -> list[Any]:
     """The decorators of an OpInfo for one test; on npu with a skip for what is in the list."""
-    found = list(_torch_get_decorators()(self, test_class, test_name, device, dtype, param_kwargs))
+    decorators = list(_torch_get_decorators()(self, test_class, test_name, device, dtype, param_kwargs))
     if str(device).partition(":")[0] in ("npu", "privateuse1") and self.name in SKIP_LIST:
-        found.append(unittest.skip(SKIP_LIST[self.name]))
-    return found
+        decorators.append(unittest.skip(SKIP_LIST[self.name]))
+    return decorators
 
 
 @functools.cache
@@ -66,4 +65,4 @@ def install() -> None:
     from torch.testing._internal.opinfo.core import OpInfo
 
     _torch_get_decorators()
-    OpInfo.get_decorators = get_decorators
+    OpInfo.get_decorators = get_decorators  # type: ignore[method-assign]

@@ -45,10 +45,10 @@ def _on_host(value: np.ndarray | torch.Tensor) -> np.ndarray | torch.Tensor:
 def _sequences(x: Sequence[Any], y: Sequence[Any], prec: float, prec16: float, auto_trans_dtype: bool) -> str | None:
     if len(x) != len(y):
         return f"lengths differ: {len(x)} and {len(y)}"
-    for place, (left, right) in enumerate(zip(x, y, strict=True)):
+    for index, (left, right) in enumerate(zip(x, y, strict=True)):
         reason = rtol_difference(left, right, prec, prec16, auto_trans_dtype)
         if reason is not None:
-            return f"element {place}: {reason}"
+            return f"element {index}: {reason}"
     return None
 
 

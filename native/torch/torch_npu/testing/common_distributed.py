@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_npu import npu
+
 _TORCH_MODULE = "torch.testing._internal.common_distributed"
 _FIRST_CODE = 100  # torch's own codes are below
 _MOST = 100  # exit codes end at 255, signals have those from 129 on in shells
@@ -18,9 +20,11 @@ _MOST = 100  # exit codes end at 255, signals have those from 129 on in shells
 class TestSkip(NamedTuple):
     """How a process of a test says that the test is skipped: it leaves with this code, and the parent shows the message."""
 
-    __test__ = False
     exit_code: int
     message: str
+
+
+TestSkip.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test
 
 
 def _row(devices: int) -> TestSkip:
@@ -63,7 +67,7 @@ def skipIfUnsupportMultiNPU(npu_number_needed: int) -> Callable[[Callable[..., A
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def test(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if torch.npu.device_count() >= npu_number_needed:
+            if npu.device_count() >= npu_number_needed:
                 return method(self, *args, **kwargs)
             return _skip(self, skip)
 
@@ -84,7 +88,8 @@ def with_comms(eager_init: Any = False, backend: str | None = None) -> Any:
     Where the backend is missing the test is skipped with a message that says so.
     """
     if callable(eager_init):
-        return with_comms()(eager_init)
+        method_of_test: Callable[..., Any] = eager_init
+        return with_comms()(method_of_test)
     _tell_torch()
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +99,8 @@ def with_comms(eager_init: Any = False, backend: str | None = None) -> Any:
                 return _skip(self, TEST_SKIPS["backend"])
             from torch.testing._internal.distributed._tensor.common_dtensor import with_comms as around
 
-            return around(eager_init, backend)(method)(self, *args, **kwargs)
+            start: Any = around(eager_init, backend)  # torch gives the decorated test where there is no method yet
+            return start(method)(self, *args, **kwargs)
 
         return test
 

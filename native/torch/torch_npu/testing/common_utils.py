@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-import torch_npu
-from torch_npu import _environment
+from torch_npu import npu
 from torch_npu.npu import utils as npu_utils
+from torch_npu.testing._device import get_npu_device as get_npu_device
+from torch_npu.testing._device import set_npu_device as set_npu_device
 
 _LEAVE = (-1, 2)  # the formats that a fresh tensor has anyway, or that ask for nothing
 _BROADCASTS = (
@@ -30,16 +31,6 @@ _BROADCASTS = (
 )
 _BY_NAME = (("Ascend910_", 12), ("Ascend950", 9))  # families that are told apart by more, or fewer, characters
 _NAME_LENGTH = 10
-
-
-def get_npu_device() -> str:
-    """The device that tests run on: SET_NPU_DEVICE, else npu:0."""
-    return _environment.text("SET_NPU_DEVICE", "npu:0")
-
-
-def set_npu_device(device: Any = None) -> None:
-    """Make it, or another one, the current device."""
-    torch.npu.set_device(get_npu_device() if device is None else device)
 
 
 def _torch_dtype(dtype: Any) -> torch.dtype:
@@ -70,7 +61,7 @@ def _random_tensor(dtype: torch.dtype, low: float, high: float, shape: Any) -> t
 
 def _on_npu(tensor: torch.Tensor, npu_format: int, device: Any) -> torch.Tensor:
     moved = tensor.to(get_npu_device() if device is None else device)
-    return moved if npu_format in _LEAVE else torch_npu.npu_format_cast(moved, npu_format)
+    return moved if npu_format in _LEAVE else torch.ops.npu.npu_format_cast(moved, npu_format)
 
 
 def create_common_tensor(
@@ -111,11 +102,11 @@ def check_operators_in_prof(
 @contextmanager
 def freeze_rng_state() -> Iterator[None]:
     """Random numbers drawn inside do not change those drawn after, on the CPU and on all npu devices."""
-    on_cpu, on_npu = torch.get_rng_state(), torch.npu.get_rng_state_all()
+    on_cpu, on_npu = torch.get_rng_state(), npu.get_rng_state_all()
     try:
         yield
     finally:
-        torch.npu.set_rng_state_all(on_npu)
+        npu.set_rng_state_all(on_npu)
         torch.set_rng_state(on_cpu)
 
 
@@ -143,7 +134,7 @@ test_2args_broadcast.__test__ = False  # type: ignore[attr-defined]  # pytest wo
 
 def _chip() -> str:
     """The part of the chip's name that stands for its family."""
-    name = torch.npu.get_device_name(0)
+    name = npu.get_device_name(0)
     return name[: next((length for prefix, length in _BY_NAME if name.startswith(prefix)), _NAME_LENGTH)]
 
 
@@ -155,9 +146,9 @@ class _SkipUnless:
         raise NotImplementedError("a skip needs reason()")
 
     def check(self) -> None:
-        found = self.reason()
-        if found is not None:
-            raise unittest.SkipTest(found)
+        reason = self.reason()
+        if reason is not None:
+            raise unittest.SkipTest(reason)
 
     def __call__(self, target: Any) -> Any:
         if not isinstance(target, type):
@@ -211,14 +202,15 @@ def _create_scaling_case(device: Any = "npu", dtype: torch.dtype = torch.float32
     """torch's case for gradient scalers, on npu: two equal modules, their optimizers, data, loss function, the step to skip."""
     from torch.testing._internal.common_cuda import _create_scaling_case as create
 
-    return create(device=device, dtype=dtype, **options)
+    case: tuple[Any, ...] = create(device=device, dtype=dtype, **options)
+    return case
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("TestCase", "run_tests"):
-        from torch_npu.testing import testcase
+        from torch_npu.testing import testcase  # only where a file asks for it: it seeds and reads options
 
         return getattr(testcase, name)
     from torch.testing._internal import common_utils

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from torch_npu import npu
 from torch_npu.formats import Format
-from torch_npu.testing.common_utils import get_npu_device
+from torch_npu.testing._device import get_npu_device
 
 _DEVICE_TYPE = "npu"
 _DEFAULT_FORMATS = (int(Format.ND),)  # of an operator that does not say which formats it takes
@@ -76,12 +77,12 @@ def graph_mode(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def both(*args: Any, **kwargs: Any) -> None:
         method(*args, **kwargs)
-        if hasattr(torch.npu, "enable_graph_mode"):
-            torch.npu.enable_graph_mode()
+        if hasattr(npu, "enable_graph_mode"):
+            npu.enable_graph_mode()
             try:
                 method(*args, **kwargs)
             finally:
-                torch.npu.disable_graph_mode()
+                npu.disable_graph_mode()
 
     return both
 
@@ -110,20 +111,20 @@ def _parameters(cls: type, name: str, method: Callable[..., Any], known: tuple[s
     """What the test is given, checked: nothing that nobody gives, and no value list that it does not take. A parameter with a default
     keeps it unless there is a value for it."""
     valued = {"device", "op", *getattr(method, "_npu_values", {})}
-    found = [
+    parameters = [
         parameter.name
         for parameter in list(inspect.signature(method).parameters.values())[1:]
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         and (parameter.default is parameter.empty or parameter.name in valued)
     ]
     test = f"{cls.__name__}.{name}"
-    for parameter in found:
+    for parameter in parameters:
         if parameter not in known:
             raise TypeError(f"{test} takes {parameter!r}: only {', '.join(known)} are given to tests")
     for parameter in getattr(method, "_npu_values", {}):
-        if parameter not in found:
+        if parameter not in parameters:
             raise TypeError(f"{test} has @{_GIVEN[parameter]} but no parameter {parameter!r}")
-    return found
+    return parameters
 
 
 def _over_values(cls: type, name: str, method: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -133,9 +134,9 @@ def _over_values(cls: type, name: str, method: Callable[..., Any]) -> Iterator[t
         if parameter in _GIVEN and parameter not in marks:
             raise TypeError(f"{cls.__name__}.{name} takes {parameter!r} but has no @{_GIVEN[parameter]}")
     for values in product(*(marks[parameter] for parameter in _GIVEN if parameter in takes)):
-        given = dict(zip((parameter for parameter in _GIVEN if parameter in takes), values, strict=True))
+        arguments = dict(zip((parameter for parameter in _GIVEN if parameter in takes), values, strict=True))
         if takes:
-            yield _generated(name, method, given, "device" in takes)
+            yield _generated(name, method, arguments, "device" in takes)
 
 
 def _over_operators(
@@ -150,12 +151,12 @@ def _over_operators(
         dtypes = [dtype for dtype in marks.get("dtype", sorted(supported, key=str)) if dtype in supported]
         formats = marks.get("npu_format", getattr(op, "formats", None) or _DEFAULT_FORMATS)
         for dtype, npu_format in product(dtypes, formats if "npu_format" in takes else (None,)):
-            given = {"op": op, "dtype": dtype, "npu_format": npu_format}
-            given = {
-                parameter: value for parameter, value in given.items() if parameter in takes or parameter == "dtype"
+            arguments = {"op": op, "dtype": dtype, "npu_format": npu_format}
+            arguments = {
+                parameter: value for parameter, value in arguments.items() if parameter in takes or parameter == "dtype"
             }
             shown, test = _generated(
-                name, method, given, "device" in takes, hidden=() if "dtype" in takes else ("dtype",)
+                name, method, arguments, "device" in takes, hidden=() if "dtype" in takes else ("dtype",)
             )
             for decorate in op.get_decorators(cls.__name__, name, _DEVICE_TYPE, dtype, {}):
                 test = decorate(test)
@@ -163,10 +164,10 @@ def _over_operators(
 
 
 def _generated(
-    name: str, method: Callable[..., Any], given: dict[str, Any], with_device: bool, hidden: tuple[str, ...] = ()
+    name: str, method: Callable[..., Any], values: dict[str, Any], with_device: bool, hidden: tuple[str, ...] = ()
 ) -> tuple[str, Callable[..., Any]]:
     """The name and the test for one choice of values; `hidden` ones are only in the name."""
-    arguments = {parameter: value for parameter, value in given.items() if parameter not in hidden}
+    arguments = {parameter: value for parameter, value in values.items() if parameter not in hidden}
 
     @functools.wraps(method)
     def test(self: Any) -> Any:
@@ -174,7 +175,7 @@ def _generated(
         return method(self, **arguments, **device)
 
     del test.__wrapped__  # its signature would tell test runners of parameters
-    shown = "_".join([name, *(_shown(parameter, value) for parameter, value in given.items())])
+    shown = "_".join([name, *(_shown(parameter, value) for parameter, value in values.items())])
     test.__name__, test.__qualname__ = shown, f"{method.__qualname__.rpartition('.')[0]}.{shown}".lstrip(".")
     return shown, test
 

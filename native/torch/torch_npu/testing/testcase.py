@@ -15,9 +15,9 @@ import expecttest  # the real one or, from torch_npu.testing, its stand-in
 import torch
 
 from torch_npu import _environment
+from torch_npu.testing._device import set_npu_device
 from torch_npu.testing._equal import Rule
 from torch_npu.testing._rtol import rtol_difference
-from torch_npu.testing.common_utils import set_npu_device
 
 _REPORTS = "test-reports/python-unittest"
 _seed: int | None = None  # of the option --seed
@@ -32,7 +32,7 @@ def set_seed(seed: int | None = None) -> int:
     return seed
 
 
-class TestCase(expecttest.TestCase):
+class TestCase(expecttest.TestCase):  # type: ignore[misc]  # a package without types, or our stand-in for it
     """Sets the device of SET_NPU_DEVICE for the class and the seed of SEED before each test."""
 
     precision = 1e-5
@@ -78,7 +78,7 @@ class TestCase(expecttest.TestCase):
     ) -> None:
         """Equal up to `prec`, in the style of torch 1.5; infinities are a failure unless allowed. `msg` is unittest's `message`."""
         if isinstance(prec, str) and not message:
-            prec, message = None, prec
+            message, prec = prec, None
         reason = self._rule(prec, allow_inf, exact_dtype).difference(x, y)
         if reason is not None:
             self.fail(self._formatMessage(message or msg, reason))
@@ -88,7 +88,7 @@ class TestCase(expecttest.TestCase):
     ) -> None:
         """Different by more than `prec` somewhere, in shape or in kind."""
         if isinstance(prec, str) and not message:
-            prec, message = None, prec
+            message, prec = prec, None
         if self._rule(prec, True, False).difference(x, y) is None:
             self.fail(self._formatMessage(message or msg, f"{x} and {y} are equal"))
 
@@ -156,11 +156,11 @@ class TestCase(expecttest.TestCase):
         """`t.coalesce()`, after checking it against sums that are made one by one."""
         coalesced = t.coalesce()
         sums: dict[tuple[int, ...], torch.Tensor] = {}
-        for place, value in zip(t._indices().t().tolist(), t._values(), strict=True):
-            index = tuple(place)
+        for coordinates, value in zip(t._indices().t().tolist(), t._values(), strict=True):
+            index = tuple(coordinates)
             sums[index] = sums[index] + value if index in sums else value
         order = sorted(sums)
-        self.assertEqual([tuple(place) for place in coalesced._indices().t().tolist()], order)
+        self.assertEqual([tuple(coordinates) for coordinates in coalesced._indices().t().tolist()], order)
         self.assertEqual(list(coalesced._values()), [sums[index] for index in order])
         return coalesced
 
@@ -171,10 +171,10 @@ def _own_options(argv: list[str]) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--accept", action="store_true")
-    found, rest = parser.parse_known_args(argv[1:])
-    if found.seed is not None:
-        _seed = found.seed
-    if found.accept:
+    options, rest = parser.parse_known_args(argv[1:])
+    if options.seed is not None:
+        _seed = options.seed
+    if options.accept:
         expecttest.ACCEPT = True
     return [argv[0], *rest]
 

@@ -16,18 +16,18 @@ def _refuse(what: str, kind: type[Exception] = RuntimeError, code: ErrCode = Err
     raise kind(what + pta_error(code))
 
 
-def _check_one(place: int, one: Tensor, first: Tensor) -> None:
-    if one.dtype != first.dtype:
+def _check_one(index: int, tensor: Tensor, first: Tensor) -> None:
+    if tensor.dtype != first.dtype:
         _refuse(
-            f"tensors to combine have different dtype: {first.dtype}, and {one.dtype} at {place}", code=ErrCode.TYPE
+            f"tensors to combine have different dtype: {first.dtype}, and {tensor.dtype} at {index}", code=ErrCode.TYPE
         )
-    if one.device.type != "npu":
-        _refuse(f"tensors to combine must be on npu, the one at {place} is not on NPU but on {one.device}")
-    if one.device != first.device:
-        _refuse(f"tensors to combine must be on one device: {first.device}, and {one.device} at {place}")
-    if one.layout != torch.strided or not one.is_contiguous():
+    if tensor.device.type != "npu":
+        _refuse(f"tensors to combine must be on npu, the one at {index} is not on NPU but on {tensor.device}")
+    if tensor.device != first.device:
+        _refuse(f"tensors to combine must be on one device: {first.device}, and {tensor.device} at {index}")
+    if tensor.layout != torch.strided or not tensor.is_contiguous():
         _refuse(
-            f"tensors to combine must be contiguous, the one at {place} of shape {tuple(one.shape)} is not contiguous; "
+            f"tensors to combine must be contiguous, the one at {index} of shape {tuple(tensor.shape)} is not contiguous; "
             "call .contiguous() on it first"
         )
 
@@ -35,7 +35,8 @@ def _check_one(place: int, one: Tensor, first: Tensor) -> None:
 def _check_apart(tensors: Sequence[Tensor]) -> None:
     """Two tensors over one memory would be torn apart without a word."""
     spans = sorted(
-        (one.data_ptr(), one.data_ptr() + one.numel() * one.element_size(), i) for i, one in enumerate(tensors)
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), i)
+        for i, tensor in enumerate(tensors)
     )
     filled = [span for span in spans if span[0] != span[1]]
     for (_, end, earlier), (start, _, later) in pairwise(filled):
@@ -48,21 +49,21 @@ def _check_apart(tensors: Sequence[Tensor]) -> None:
 
 def check_combinable(tensors: Sequence[Tensor | None]) -> None:
     """Raise what `npu_combine_tensors` says about a list that cannot be in one buffer."""
-    for place, one in enumerate(tensors):
-        if one is None:
-            _refuse(f"tensors to combine must not contain None, the one at {place} is")
-        if not isinstance(one, Tensor):
-            _refuse(f"expected tensors to combine, found {type(one).__name__} at {place}", TypeError, ErrCode.TYPE)
+    for index, tensor in enumerate(tensors):
+        if tensor is None:
+            _refuse(f"tensors to combine must not contain None, the one at {index} is")
+        if not isinstance(tensor, Tensor):
+            _refuse(f"expected tensors to combine, found {type(tensor).__name__} at {index}", TypeError, ErrCode.TYPE)
         first = tensors[0]
         assert first is not None
-        _check_one(place, one, first)
-    _check_apart([one for one in tensors if one is not None])
+        _check_one(index, tensor, first)
+    _check_apart([tensor for tensor in tensors if tensor is not None])
 
 
 def views_of(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The parts of a buffer, each in the shape of its tensor."""
-    parts = flat.split([one.numel() for one in tensors])
-    return [part.view(one.shape) for part, one in zip(parts, tensors, strict=True)]
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 @torch.no_grad()
@@ -73,12 +74,12 @@ def npu_combine_tensors(list_of_tensor: Sequence[Tensor], require_copy_value: bo
     if not tensors:
         return None
     check_combinable(tensors)
-    flat = torch.zeros(sum(one.numel() for one in tensors), dtype=tensors[0].dtype, device=tensors[0].device)
+    flat = torch.zeros(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype, device=tensors[0].device)
     views = views_of(flat, tensors)
     if require_copy_value:
-        torch._foreach_copy_(views, [one.detach() for one in tensors])
-    for one, view in zip(tensors, views, strict=True):
-        one.data = view
+        torch._foreach_copy_(views, [tensor.detach() for tensor in tensors])
+    for tensor, view in zip(tensors, views, strict=True):
+        tensor.data = view
     return flat
 
 
@@ -99,10 +100,10 @@ def is_combined_tensor_valid(combined_tensor: Tensor | None, list_of_tensor: Seq
     if combined_tensor is None:
         return not list_of_tensor
     address, end = combined_tensor.data_ptr(), combined_tensor.data_ptr() + combined_tensor.nbytes
-    for one in list_of_tensor:
-        if one is None or one.dtype != combined_tensor.dtype or one.data_ptr() != address:
+    for tensor in list_of_tensor:
+        if tensor is None or tensor.dtype != combined_tensor.dtype or tensor.data_ptr() != address:
             return False
-        address += one.nbytes
+        address += tensor.nbytes
     return address == end
 
 
@@ -112,44 +113,44 @@ class GradBuffer:
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params = list(params)
         first = self.params[0]
-        self.flat = torch.zeros(sum(one.numel() for one in self.params), dtype=first.dtype, device=first.device)
+        self.flat = torch.zeros(sum(param.numel() for param in self.params), dtype=first.dtype, device=first.device)
         self.views = views_of(self.flat, self.params)
         self.missing: set[int] = set(range(len(self.params)))
 
     def gather(self) -> bool:
         """Bring in gradients that lie elsewhere; those that are None count as zero. Whether every parameter has one."""
         strangers, missing = [], set()
-        for place, (param, view) in enumerate(zip(self.params, self.views, strict=True)):
+        for index, (param, view) in enumerate(zip(self.params, self.views, strict=True)):
             grad = param.grad
             if grad is view:
                 continue
             if grad is None:
-                missing.add(place)
+                missing.add(index)
             else:
-                strangers.append((place, grad))
+                strangers.append((index, grad))
         if strangers:
             self._adopt(strangers)
-        for place in missing - self.missing:
-            self.views[place].zero_()
+        for index in missing - self.missing:
+            self.views[index].zero_()
         self.missing = missing
         return not missing
 
     @torch.no_grad()
     def _adopt(self, strangers: list[tuple[int, Tensor]]) -> None:
-        torch._foreach_copy_([self.views[place] for place, _ in strangers], [grad for _, grad in strangers])
-        for place, _ in strangers:
-            self.params[place].grad = self.views[place]
+        torch._foreach_copy_([self.views[index] for index, _ in strangers], [grad for _, grad in strangers])
+        for index, _ in strangers:
+            self.params[index].grad = self.views[index]
 
-    def attach(self, places: Iterable[int]) -> None:
+    def attach(self, indices: Iterable[int]) -> None:
         """Give parameters their part of the buffer as gradient, with what it holds."""
-        for place in places:
-            self.params[place].grad = self.views[place]
-        self.missing = self.missing.difference(places)
+        for index in indices:
+            self.params[index].grad = self.views[index]
+        self.missing = self.missing.difference(indices)
 
     def lost(self) -> list[int]:
         """Gradients that are in the buffer by name, but whose memory a program replaced."""
         pairs = enumerate(zip(self.params, self.views, strict=True))
-        return [i for i, (one, view) in pairs if one.grad is view and view.numel() and not self._holds(view)]
+        return [i for i, (param, view) in pairs if param.grad is view and view.numel() and not self._holds(view)]
 
     def _holds(self, view: Tensor) -> bool:
         start = self.flat.data_ptr()
@@ -164,8 +165,8 @@ class GradBuffer:
 def by_kind(params: Sequence[Tensor]) -> list[list[Tensor]]:
     """Parameters sorted into lists of one dtype and device, in the order they come."""
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for one in params:
-        kinds.setdefault((one.dtype, one.device), []).append(one)
+    for param in params:
+        kinds.setdefault((param.dtype, param.device), []).append(param)
     return list(kinds.values())
 
 
@@ -176,7 +177,9 @@ def clip_flat_norm_(flats: Sequence[Tensor], max_norm: float, norm_type: float =
         return torch.tensor(0.0)
     kind, limit = float(norm_type), float(max_norm)
     norms = [torch.linalg.vector_norm(flat, kind).to(flats[0].device) for flat in flats]
-    total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack([one.float() for one in norms]), kind)
+    total: Tensor = (
+        norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack([norm.float() for norm in norms]), kind)
+    )
     factor = torch.clamp(limit / (total + 1e-6), max=1.0)
     for flat in flats:
         flat.mul_(factor.to(flat.device))

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from torch_npu._errors import ErrCode, prof_error
+from torch_npu._runtime.face import torch_with_npu
 
 __all__ = ["Profile"]
 
@@ -51,9 +50,9 @@ class Profile:
             return
         os.makedirs(self.save_path, exist_ok=True)
         if self.profile_type == "TORCH":
-            self._running = torch.autograd.profiler.profile(use_npu=True, **self.options)
+            self._running = torch_with_npu.autograd.profiler.profile(use_npu=True, **self.options)
         else:
-            self._running = torch.npu.profile(self.save_path, **self.options)
+            self._running = torch_with_npu.npu.profile(self.save_path, **self.options)
         self._running.__enter__()
 
     def end(self) -> None:

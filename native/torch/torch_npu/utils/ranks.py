@@ -22,8 +22,8 @@ def sum_over_ranks_(count: Tensor) -> Tensor:
     return count
 
 
-def any_rank(found: bool, device: torch.device | str = "npu") -> bool:
+def any_rank(here: bool, device: torch.device | str = "npu") -> bool:
     """Whether it is so in any process."""
     if world_size() == 1:
-        return found
-    return bool(sum_over_ranks_(torch.tensor(float(found), device=device)))
+        return here
+    return bool(sum_over_ranks_(torch.tensor(float(here), device=device)))

@@ -19,4 +19,7 @@ def _rebuild_npu_tensor(
 ) -> torch.Tensor:
     """The tensor of such a file. Its last word is the private format it had; the bytes in the file are in logical order, so
     the tensor comes back without one."""
-    return torch._utils._rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks)
+    tensor: torch.Tensor = torch._utils._rebuild_tensor_v2(
+        storage, storage_offset, size, stride, requires_grad, backward_hooks
+    )
+    return tensor

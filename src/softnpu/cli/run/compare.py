@@ -75,53 +75,55 @@ class Original:
     ) -> list[Difference]:
         """Run the original on the same inputs; returns the differences, joined with those of earlier sets."""
         feeds = self._feeds(arrays, [info.inputs[index].name for index in fed])
-        names = self._names([one.name for one in info.outputs])
+        names = self._names([tensor.name for tensor in info.outputs])
         try:
             wanted = self.session.run(names, feeds)
         except Exception as problem:
             text = " ".join(str(problem).split())[:300]
             raise Refusal(f"the original {self.path} failed on these inputs: {text}", "check the inputs") from problem
-        found = [
+        differences = [
             difference(name, ours, np.asarray(theirs), tolerance)
             for name, ours, theirs in zip(names, outputs, wanted, strict=True)
         ]
-        return [old.worse(new) for old, new in zip(so_far, found, strict=True)] if so_far else found
+        return [old.worse(new) for old, new in zip(so_far, differences, strict=True)] if so_far else differences
 
     def _feeds(self, arrays: list[Array], names: list[str]) -> dict[str, Array]:
-        places = {one.name: one for one in self.session.get_inputs()}
-        if len(places) != len(arrays):
-            raise Refusal(f"the original has {len(places)} inputs, the model {len(arrays)}", "is it the same model?")
-        by_name = all(name in places for name in names)
+        by_their_name = {entry.name: entry for entry in self.session.get_inputs()}
+        if len(by_their_name) != len(arrays):
+            raise Refusal(
+                f"the original has {len(by_their_name)} inputs, the model {len(arrays)}", "is it the same model?"
+            )
+        by_name = all(name in by_their_name for name in names)
         feeds = {}
-        for name, place, array in zip(names, list(places.values()), arrays, strict=True):
-            target = places[name] if by_name else place
+        for name, described, array in zip(names, list(by_their_name.values()), arrays, strict=True):
+            target = by_their_name[name] if by_name else described
             _check_same(target, array, name)
             feeds[target.name] = array
         return feeds
 
     def _names(self, names: list[str]) -> list[str]:
         """The original's names of the outputs; those of a compiled model are `node:index:tensor`."""
-        known = [one.name for one in self.session.get_outputs()]
-        found = []
+        known = [entry.name for entry in self.session.get_outputs()]
+        matched = []
         for index, name in enumerate(names):
-            fitting = [one for one in known if name == one or name.endswith(f":{one}")]
+            fitting = [candidate for candidate in known if name == candidate or name.endswith(f":{candidate}")]
             if fitting:
-                found.append(max(fitting, key=len))
+                matched.append(max(fitting, key=len))
             elif len(names) == len(known):
-                found.append(known[index])
+                matched.append(known[index])
             else:
                 raise Refusal(f"the original has no output {name!r}", f"it has: {', '.join(known)}")
-        return found
+        return matched
 
 
-def _check_same(place: Any, array: Array, name: str) -> None:
-    kind = place.type.removeprefix("tensor(").removesuffix(")")
+def _check_same(described: Any, array: Array, name: str) -> None:
+    kind = described.type.removeprefix("tensor(").removesuffix(")")
     theirs = {"float": "float32", "double": "float64"}.get(kind, kind)
-    shape = [dim if isinstance(dim, int) else None for dim in place.shape]
+    shape = [dim if isinstance(dim, int) else None for dim in described.shape]
     fits = len(shape) == array.ndim and all(dim in (None, real) for dim, real in zip(shape, array.shape, strict=True))
     if theirs != str(array.dtype) or not fits:
         raise Refusal(
-            f"input {name} is {array.dtype} {list(array.shape)} here and {theirs} {place.shape} in the original",
+            f"input {name} is {array.dtype} {list(array.shape)} here and {theirs} {described.shape} in the original",
             "a model with AIPP or other input types cannot be compared; convert it without for this",
         )
 

@@ -38,8 +38,8 @@ def show(path: Path, as_json: bool) -> None:
 def count_operators(om: Om) -> Counter[str]:
     """How many operators of each type a model has; constants and the ends of the graph are none."""
     kinds = Counter(str(op.get("type", "")) for graph in om.model_def().get("graph", ()) for op in graph.get("op", ()))
-    for word in ("Const", "Constant", "Data", "NetOutput"):
-        del kinds[word]
+    for kind in ("Const", "Constant", "Data", "NetOutput"):
+        del kinds[kind]
     return kinds
 
 
@@ -64,8 +64,8 @@ def _dict(path: Path, om: Om, head: dict[str, Any], info: ModelInfo, operators: 
         "memory_size": info.memory_size,
         "weight_size": info.weight_size,
         "command": head.get("atc_cmdline", ""),
-        "inputs": [tensor_dict(one) for one in info.inputs],
-        "outputs": [tensor_dict(one) for one in info.outputs],
+        "inputs": [tensor_dict(tensor) for tensor in info.inputs],
+        "outputs": [tensor_dict(tensor) for tensor in info.outputs],
         "gear_kind": info.gear_kind,
         "gears": info.gears,
         "operators": dict(operators.most_common()),

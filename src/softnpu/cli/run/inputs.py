@@ -57,22 +57,22 @@ def find_sets(entries: Sequence[str], names: Sequence[str]) -> list[InputSet]:
             f"--input names {len(lists)} sources, the model has {count} inputs ({', '.join(names)})",
             "give one file or folder per input, separated by commas",
         )
-    length = max(len(one) for one in lists)
-    for entry, one in zip(entries, lists, strict=True):
-        if len(one) != length:
+    length = max(len(files) for files in lists)
+    for entry, files in zip(entries, lists, strict=True):
+        if len(files) != length:
             raise Refusal(
-                f"{entry} has {len(one)} files, another input has {length}", "give each input the same number"
+                f"{entry} has {len(files)} files, another input has {length}", "give each input the same number"
             )
-    return [InputSet(lists[0][index].stem, [one[index] for one in lists]) for index in range(length)]
+    return [InputSet(lists[0][index].stem, [files[index] for files in lists]) for index in range(length)]
 
 
 def _files(entry: str) -> list[Path]:
     path = Path(entry)
     if path.is_dir():
-        found = sorted(one for one in path.iterdir() if one.suffix in ENDINGS)
-        if not found:
+        files = sorted(candidate for candidate in path.iterdir() if candidate.suffix in ENDINGS)
+        if not files:
             raise Refusal(f"the folder {entry} holds no .npy or .bin file", "put the inputs there")
-        return found
+        return files
     if not path.is_file():
         raise Refusal(f"the input file {entry} does not exist", "check the path")
     if path.suffix not in ENDINGS:

@@ -57,12 +57,12 @@ def counts(text: str) -> list[int]:
 
 def named_dims(text: str) -> dict[str, list[int]]:
     """`data:1,3,224,224;info:1,4` as a dictionary; names may hold colons themselves."""
-    found: dict[str, list[int]] = {}
+    shapes: dict[str, list[int]] = {}
     for part in text.split(";"):
         name, colon, dims = part.strip().rpartition(":")
         if not colon or not name:
             raise ValueError(f"{part!r} is no name with dims, like data:1,3,224,224")
-        if name in found:
+        if name in shapes:
             raise ValueError(f"{name!r} is named twice")
-        found[name] = numbers(dims)
-    return found
+        shapes[name] = numbers(dims)
+    return shapes

@@ -46,44 +46,44 @@ def format_name(number: int) -> str:
 
 def tensor_grid(info: ModelInfo) -> Grid:
     """Inputs and outputs as a table."""
-    rows = [_tensor_row("input", index, one) for index, one in enumerate(info.inputs)]
-    rows += [_tensor_row("output", index, one) for index, one in enumerate(info.outputs)]
+    rows = [_tensor_row("input", index, tensor) for index, tensor in enumerate(info.inputs)]
+    rows += [_tensor_row("output", index, tensor) for index, tensor in enumerate(info.outputs)]
     return Grid("", ("", "#", "name", "type", "format", "dims", "bytes"), rows, left=6)
 
 
-def _tensor_row(word: str, index: int, one: TensorInfo) -> tuple[str, ...]:
-    dims = ",".join(_span(dim, place, one) for place, dim in enumerate(one.dims))
+def _tensor_row(role: str, index: int, tensor: TensorInfo) -> tuple[str, ...]:
+    dims = ",".join(_span(dim, axis, tensor) for axis, dim in enumerate(tensor.dims))
     return (
-        word,
+        role,
         str(index),
-        one.name,
-        type_name(one.dtype),
-        format_name(one.format),
+        tensor.name,
+        type_name(tensor.dtype),
+        format_name(tensor.format),
         dims,
-        str(one.size) if one.size else "open",
+        str(tensor.size) if tensor.size else "open",
     )
 
 
-def _span(dim: int, place: int, one: TensorInfo) -> str:
+def _span(dim: int, axis: int, tensor: TensorInfo) -> str:
     """A dim, or its range where the model has one."""
-    if place < len(one.ranges) and dim < 0:
-        low, high = one.ranges[place]
+    if axis < len(tensor.ranges) and dim < 0:
+        low, high = tensor.ranges[axis]
         return f"{low}~{'…' if high < 0 else high}"
     return str(dim)
 
 
-def tensor_dict(one: TensorInfo) -> dict[str, Any]:
+def tensor_dict(tensor: TensorInfo) -> dict[str, Any]:
     """An input or output for JSON."""
-    found: dict[str, Any] = {
-        "name": one.name,
-        "dtype": type_name(one.dtype),
-        "format": format_name(one.format),
-        "dims": one.dims,
-        "bytes": one.size,
+    entry: dict[str, Any] = {
+        "name": tensor.name,
+        "dtype": type_name(tensor.dtype),
+        "format": format_name(tensor.format),
+        "dims": tensor.dims,
+        "bytes": tensor.size,
     }
-    if one.ranges:
-        found["ranges"] = [list(pair) for pair in one.ranges]
-    return found
+    if tensor.ranges:
+        entry["ranges"] = [list(pair) for pair in tensor.ranges]
+    return entry
 
 
 # ---- results of a run ------------------------------------------------------------------------------------------------
@@ -92,9 +92,9 @@ def tensor_dict(one: TensorInfo) -> dict[str, Any]:
 def summary(times: list[float]) -> dict[str, float]:
     """Mean, extremes and quantiles of times."""
     ordered = sorted(times)
-    found = {"mean": math.fsum(times) / len(times), "min": ordered[0]}
-    found |= {name: quantile(ordered, share) for name, share in SHARES.items()}
-    return found | {"max": ordered[-1]}
+    figures = {"mean": math.fsum(times) / len(times), "min": ordered[0]}
+    figures |= {name: quantile(ordered, share) for name, share in SHARES.items()}
+    return figures | {"max": ordered[-1]}
 
 
 def show(result: Result, options: RunOptions) -> None:
@@ -105,9 +105,9 @@ def show(result: Result, options: RunOptions) -> None:
     show_lines(_head(result, options))
     draw(tensor_grid(result.info))
     show_lines(_shapes(result))
-    stages = {word: summary(times) for word, times in result.times.items()}
+    stages = {stage: summary(times) for stage, times in result.times.items()}
     columns = tuple(next(iter(stages.values())))
-    rows = [(word, *(f"{value:.3f}" for value in one.values())) for word, one in stages.items()]
+    rows = [(stage, *(f"{value:.3f}" for value in figures.values())) for stage, figures in stages.items()]
     runs = len(result.times["Inference"])
     draw(Grid(f"milliseconds, {runs} run{'s' if runs != 1 else ''}", ("stage", *columns), rows))
     show_lines([("throughput", f"{result.throughput:.2f} samples/s (batch {result.batch})")])
@@ -133,7 +133,7 @@ def _head(result: Result, options: RunOptions) -> list[tuple[str, str]]:
 def _shapes(result: Result) -> list[tuple[str, str]]:
     """The shapes of this run, where the description leaves them open."""
     info = result.info
-    if not info.gears and all(dim >= 0 for one in (*info.inputs, *info.outputs) for dim in one.dims):
+    if not info.gears and all(dim >= 0 for tensor in (*info.inputs, *info.outputs) for dim in tensor.dims):
         return []
     words = [",".join(map(str, shape)) or "scalar" for shape in (*result.input_shapes, *result.output_shapes)]
     count = len(result.input_shapes)
@@ -143,14 +143,14 @@ def _shapes(result: Result) -> list[tuple[str, str]]:
 def _difference_grid(result: Result, options: RunOptions) -> Grid:
     rows = [
         (
-            one.name,
-            f"{one.absolute:.3g}",
-            f"{one.relative:.3g}",
-            f"{one.cosine:.8f}",
-            f"{one.tolerance:g}",
-            one.why or ("equal" if one.equal else "DIFFERENT"),
+            difference.name,
+            f"{difference.absolute:.3g}",
+            f"{difference.relative:.3g}",
+            f"{difference.cosine:.8f}",
+            f"{difference.tolerance:g}",
+            difference.why or ("equal" if difference.equal else "DIFFERENT"),
         )
-        for one in result.differences
+        for difference in result.differences
     ]
     return Grid(
         f"compared with {options.original}",
@@ -160,33 +160,38 @@ def _difference_grid(result: Result, options: RunOptions) -> Grid:
 
 
 def _result_dict(result: Result, options: RunOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "model": str(options.model),
         "name": result.name,
         "soc_version": result.soc,
         "device": options.device,
         "engine": result.engine,
         "load_ms": result.load_ms,
-        "inputs": [tensor_dict(one) for one in result.info.inputs],
-        "outputs": [tensor_dict(one) for one in result.info.outputs],
+        "inputs": [tensor_dict(tensor) for tensor in result.info.inputs],
+        "outputs": [tensor_dict(tensor) for tensor in result.info.outputs],
         "gear": result.gear,
         "input_shapes": result.input_shapes,
         "output_shapes": result.output_shapes,
         "runs": len(result.times["Inference"]),
-        "ms": {word: summary(times) for word, times in result.times.items()},
+        "ms": {stage: summary(times) for stage, times in result.times.items()},
         "batch": result.batch,
         "throughput": result.throughput,
         "written": [str(path) for path in result.written],
     }
     if result.differences:
-        found["equal"] = result.equal
-        found["differences"] = [_difference_dict(one) for one in result.differences]
-    return found
+        content["equal"] = result.equal
+        content["differences"] = [_difference_dict(difference) for difference in result.differences]
+    return content
 
 
-def _difference_dict(one: Any) -> dict[str, Any]:
-    numbers = {"max_abs": one.absolute, "max_rel": one.relative, "cosine": one.cosine, "tolerance": one.tolerance}
-    words = {"name": one.name, "equal": one.equal, "why": one.why}
+def _difference_dict(difference: Any) -> dict[str, Any]:
+    numbers = {
+        "max_abs": difference.absolute,
+        "max_rel": difference.relative,
+        "cosine": difference.cosine,
+        "tolerance": difference.tolerance,
+    }
+    words = {"name": difference.name, "equal": difference.equal, "why": difference.why}
     return words | {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
@@ -194,8 +199,8 @@ def _difference_dict(one: Any) -> dict[str, Any]:
 
 
 def show_lines(pairs: Sequence[tuple[str, str]]) -> None:
-    for word, text in pairs:
-        _print(f"{word:<11} {text}")
+    for label, text in pairs:
+        _print(f"{label:<11} {text}")
 
 
 def _print(text: str) -> None:

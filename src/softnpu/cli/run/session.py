@@ -49,7 +49,7 @@ class Result:
     @property
     def equal(self) -> bool:
         """Whether every compared output is within the tolerance."""
-        return all(one.equal for one in self.differences)
+        return all(difference.equal for difference in self.differences)
 
     @property
     def throughput(self) -> float:
@@ -88,12 +88,12 @@ class _Session:
         self.memory = owner.memory
         self.device = owner.device(options.device)
         self.model, self.info, self.options, self.original = model, model.info, options, original
-        added = [one.name for one in self.info.inputs if one.name.startswith(PARAMETERS)]
+        added = [tensor.name for tensor in self.info.inputs if tensor.name.startswith(PARAMETERS)]
         if added:
             raise Refusal(
                 "the model takes its AIPP settings at run time", "use a pyACL program with acl.mdl.set_input_aipp"
             )
-        self.fed = [index for index, one in enumerate(self.info.inputs) if one.name != SHAPE_INPUT]
+        self.fed = [index for index, tensor in enumerate(self.info.inputs) if tensor.name != SHAPE_INPUT]
         self.gear = find_gear(self.info, options)
         self.shapes = self._shapes()
         self.feeds: dict[int, DataBuffer] = {}
@@ -105,22 +105,24 @@ class _Session:
         if self.gear is not None:
             return list(self.model.gear_shapes(self.gear))
         said = dict(self.options.shapes or {})
-        found: list[Shape | None] = []
-        for one in self.info.inputs:
-            dims = said.pop(one.name, None)
-            is_open = any(dim < 0 for dim in one.dims)
-            if dims is not None and not one.ranges and dims != one.dims:
-                raise Refusal(f"input {one.name} has the fixed shape {one.dims}, not {dims}", "leave --dymShape out")
-            memory = one.dims_v2 or one.dims  # with AIPP the bytes of a picture, which its dims do not tell
-            found.append(tuple(dims) if dims is not None else None if is_open else tuple(memory))
+        shapes: list[Shape | None] = []
+        for tensor in self.info.inputs:
+            dims = said.pop(tensor.name, None)
+            is_open = any(dim < 0 for dim in tensor.dims)
+            if dims is not None and not tensor.ranges and dims != tensor.dims:
+                raise Refusal(
+                    f"input {tensor.name} has the fixed shape {tensor.dims}, not {dims}", "leave --dymShape out"
+                )
+            memory = tensor.dims_v2 or tensor.dims  # with AIPP the bytes of a picture, which its dims do not tell
+            shapes.append(tuple(dims) if dims is not None else None if is_open else tuple(memory))
         if said:
-            known = ", ".join(one.name for one in self.info.inputs)
+            known = ", ".join(tensor.name for tensor in self.info.inputs)
             raise Refusal(f"the model has no input named {next(iter(said))!r}", f"it has: {known}")
-        return found
+        return shapes
 
     def _output_sizes(self) -> list[int]:
         """Bytes for each output; 0 leaves them to the run."""
-        sizes = [one.size for one in self.info.outputs]
+        sizes = [tensor.size for tensor in self.info.outputs]
         said = self.options.output_sizes
         if said is not None:
             if len(said) != len(sizes):
@@ -159,11 +161,11 @@ class _Session:
         folder = self._folder()
         generator = np.random.default_rng(self.options.seed)
         with _progress(len(sets) * (self.options.warmup + self.options.loop)) as step:
-            for one in sets:
-                arrays = self._arrays(one, generator)
+            for files in sets:
+                arrays = self._arrays(files, generator)
                 outputs = self._measure(arrays, result, step)
                 if folder is not None:
-                    result.written += self._write(folder, one, outputs, len(sets) > 1)
+                    result.written += self._write(folder, files, outputs, len(sets) > 1)
                 if self.original is not None:
                     result.differences = self.original.compare(
                         arrays, self.info, self.fed, outputs, self.options.tolerance, result.differences
@@ -182,15 +184,15 @@ class _Session:
         return folder
 
     def _arrays(self, files: InputSet, generator: np.random.Generator) -> list[Array]:
-        found = []
-        for place, index in enumerate(self.fed):
-            one = self.info.inputs[index]
-            wanted = Wanted(one.name, one.dtype, self.shapes[index])
-            found.append(inputs.read(files.files[place], wanted) if files.files else inputs.make(wanted, generator))
-        return found
+        arrays = []
+        for position, index in enumerate(self.fed):
+            tensor = self.info.inputs[index]
+            wanted = Wanted(tensor.name, tensor.dtype, self.shapes[index])
+            arrays.append(inputs.read(files.files[position], wanted) if files.files else inputs.make(wanted, generator))
+        return arrays
 
     def _measure(self, arrays: list[Array], result: Result, step: Callable[[], None]) -> list[Array]:
-        given = self._given(arrays)
+        fed = self._given(arrays)
         self._forget_open_outputs()
         result.input_shapes = [array.shape for array in arrays]
         if not result.times["Inference"]:
@@ -200,16 +202,16 @@ class _Session:
             clock = [time.perf_counter()]
             for index, array in zip(self.fed, arrays, strict=True):
                 if array.nbytes:
-                    self.memory.copy(given.buffers[index].address, array.ctypes.data, array.nbytes, TO_DEVICE)
+                    self.memory.copy(fed.buffers[index].address, array.ctypes.data, array.nbytes, TO_DEVICE)
             clock.append(time.perf_counter())
-            ready = self.model.prepare(given, Given(self.outputs, {}))
+            ready = self.model.prepare(fed, Given(self.outputs, {}))
             shapes = self.model.run(ready)
             clock.append(time.perf_counter())
             outputs = self._fetch(shapes)
             clock.append(time.perf_counter())
             if turn >= self.options.warmup:
-                for word, begin, end in zip(result.times, clock, clock[1:], strict=False):
-                    result.times[word].append((end - begin) * 1000)
+                for stage, begin, end in zip(result.times, clock, clock[1:], strict=False):
+                    result.times[stage].append((end - begin) * 1000)
             step()
         result.output_shapes = [array.shape for array in outputs]
         return outputs
@@ -218,44 +220,44 @@ class _Session:
         """Device buffers for the inputs of one set; they are kept while sets have the same sizes."""
         buffers, descs = [], {}
         sizes = dict(zip(self.fed, arrays, strict=True))
-        for index, one in enumerate(self.info.inputs):
+        for index, tensor in enumerate(self.info.inputs):
             array = sizes.get(index)
-            need = array.nbytes if array is not None else one.size
+            need = array.nbytes if array is not None else tensor.size
             known = self.feeds.get(index)
             if known is None or known.size < need:
                 known = self.feeds[index] = DataBuffer(self._allocate(max(need, 1)), max(need, 1))
             buffers.append(known)
             if array is not None and self.gear is None and self.model.ranged:
-                descs[index] = TensorDesc(one.dtype, list(array.shape), one.format, one.name)
+                descs[index] = TensorDesc(tensor.dtype, list(array.shape), tensor.format, tensor.name)
         return Given(buffers, descs, self.gear)
 
     def _forget_open_outputs(self) -> None:
         """Let the next run allocate outputs of open shape anew: another set of inputs may have larger ones."""
-        for place, buffer in enumerate(self.outputs):
-            if buffer.address and not self.asked[place]:
+        for index, buffer in enumerate(self.outputs):
+            if buffer.address and not self.asked[index]:
                 self.memory.free(buffer.address, ("device",), "device")
                 buffer.address = buffer.size = 0
 
     def _fetch(self, shapes: list[Shape]) -> list[Array]:
-        found = []
-        for one, shape, buffer in zip(self.info.outputs, shapes, self.outputs, strict=True):
-            array = np.empty(shape, Wanted(one.name, one.dtype, shape).numpy)
+        arrays = []
+        for tensor, shape, buffer in zip(self.info.outputs, shapes, self.outputs, strict=True):
+            array = np.empty(shape, Wanted(tensor.name, tensor.dtype, shape).numpy)
             if array.nbytes:
                 self.memory.copy(array.ctypes.data, buffer.address, array.nbytes, TO_HOST)
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays
 
     def _write(self, folder: Path, files: InputSet, outputs: list[Array], several: bool) -> list[Path]:
         stem = files.label if several else self.options.model.stem
-        found = []
+        paths = []
         for index, array in enumerate(outputs):
             path = folder / f"{stem}_output_{index}.{self.options.outfmt}"
             try:
                 _save(path, array)
             except OSError as problem:
                 raise Refusal(f"{path} cannot be written: {problem.strerror}", "choose another --output") from problem
-            found.append(path)
-        return found
+            paths.append(path)
+        return paths
 
 
 def find_gear(info: ModelInfo, options: RunOptions) -> int | None:
@@ -281,11 +283,11 @@ def find_gear(info: ModelInfo, options: RunOptions) -> int | None:
 
 
 def _dims_gear(info: ModelInfo, dims: dict[str, list[int]]) -> int:
-    names = [one.name for one in info.inputs if one.name != SHAPE_INPUT]
+    names = [tensor.name for tensor in info.inputs if tensor.name != SHAPE_INPUT]
     unknown = [name for name in dims if name not in names]
     if unknown:
         raise Refusal(f"the model has no input named {unknown[0]!r}", f"it has: {', '.join(names)}")
-    fixed = {one.name: one.dims for one in info.inputs}
+    fixed = {tensor.name: tensor.dims for tensor in info.inputs}
     flat = [dim for name in names for dim in dims.get(name, fixed[name])]
     if flat not in info.gear_inputs:
         raise Refusal(f"the dims {flat} are none of the gears {info.gear_inputs}", "give --dymDims one of them")
@@ -318,7 +320,7 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 def quantile(sorted_values: list[float], share: float) -> float:
     """A quantile by linear interpolation, as NumPy's default."""
-    place = share * (len(sorted_values) - 1)
-    low = math.floor(place)
+    position = share * (len(sorted_values) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(sorted_values) - 1)
-    return sorted_values[low] + (sorted_values[high] - sorted_values[low]) * (place - low)
+    return sorted_values[low] + (sorted_values[high] - sorted_values[low]) * (position - low)

@@ -185,20 +185,20 @@ def _usages(device: DeviceRow) -> Fields:
                 ("Aicube Usage Rate(%)", busy),
             )
         )
-    word = "DDR" if device.is_310p else "Memory"
+    memory_name = "DDR" if device.is_310p else "Memory"
     pages = "DDR Hugepages" if device.is_310p else "Hugepages"
     media = ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD") if device.is_310p else ()
     return _pairs(
         (
-            (f"{word} Capacity(MB)", device.total_mb),
-            (f"{word} Usage Rate(%)", memory),
+            (f"{memory_name} Capacity(MB)", device.total_mb),
+            (f"{memory_name} Usage Rate(%)", memory),
             (f"{pages} Total(page)", 0),
             (f"{pages} Usage Rate(%)", 0),
             ("Aicore Usage Rate(%)", busy),
             ("Aicpu Usage Rate(%)", 0),
             ("Ctrlcpu Usage Rate(%)", 0),
             *((("Vectorcore Usage Rate(%)", busy),) if device.is_310p else ()),
-            (f"{word} Bandwidth Usage Rate(%)", 0),
+            (f"{memory_name} Bandwidth Usage Rate(%)", 0),
             *((f"DVPP {unit} Usage Rate(%)", 0) for unit in media),
         )
     )

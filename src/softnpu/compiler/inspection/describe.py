@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.base.errors import NpuError
+from softnpu.compiler.frontends.caffe.proto import NET
 from softnpu.compiler.messages import error
 from softnpu.graph import container, model_def, onnx_def
 from softnpu.graph.om import Om
@@ -55,12 +56,12 @@ _TF_TYPES = _words(
     " COMPLEX128 HALF RESOURCE VARIANT UINT32 UINT64"
 )
 _WORDS = {
-    ("TensorDescriptor", "dtype"): {f"DT_{word}": number for number, word in enumerate(_TYPES)},
-    ("ListValue", "val_type"): {f"VT_LIST_{word}": number for number, word in enumerate(_LISTS)},
-    ("AttributeProto", "type"): {word: number for number, word in enumerate(_KINDS)},
+    ("TensorDescriptor", "dtype"): {f"DT_{name}": number for number, name in enumerate(_TYPES)},
+    ("ListValue", "val_type"): {f"VT_LIST_{name}": number for number, name in enumerate(_LISTS)},
+    ("AttributeProto", "type"): {name: number for number, name in enumerate(_KINDS)},
     ("TensorProto", "data_location"): {"DEFAULT": 0, "EXTERNAL": 1},
 }
-_TF_WORDS = {f"DT_{word}": number for number, word in enumerate(_TF_TYPES)}
+_TF_WORDS = {f"DT_{name}": number for number, name in enumerate(_TF_TYPES)}
 _START = "============ Display Model Info start ============"
 _END = "============ Display Model Info end   ============"
 
@@ -72,19 +73,19 @@ def _spelled(table: Message, done: dict[int, Message]) -> Message:
     """A copy of a table in which maps are lists of entries and enums have names."""
     if id(table) in done:
         return done[id(table)]
-    made = done[id(table)] = Message(table.name)
+    copy = done[id(table)] = Message(table.name)
     for number, known in table.fields.items():
-        one = known
+        spelled = known
         if known.kind == "map":
             assert known.message is not None
             entry = Message(f"{known.name} entry").add(key=(1, "string"), value=(2, _spelled(known.message, done)))
-            one = Field(number, known.name, "message", True, entry)
+            spelled = Field(number, known.name, "message", True, entry)
         elif known.message is not None:
-            one = replace(known, message=_spelled(known.message, done))
+            spelled = replace(known, message=_spelled(known.message, done))
         elif known.kind == "enum" and known.words is None:
-            one = replace(known, words=_WORDS.get((table.name, known.name)))
-        made.fields[number] = made.by_name[known.name] = one
-    return made
+            spelled = replace(known, words=_WORDS.get((table.name, known.name)))
+        copy.fields[number] = copy.by_name[known.name] = spelled
+    return copy
 
 
 @functools.cache
@@ -94,8 +95,6 @@ def _table(kind: str) -> Message:
     if kind == "onnx":
         return _spelled(onnx_def.MODEL, {})
     if kind == "caffe":
-        from softnpu.compiler.frontends.caffe.proto import NET
-
         return _spelled(NET, {})
     return _spelled(_tensorflow(), {})
 
@@ -121,16 +120,16 @@ def _tensorflow() -> Message:
 
 def _plain(table: Message, message: Mapping[str, Any], omit: frozenset[str]) -> dict[str, Any]:
     """A decoded message as something that JSON can hold."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in message.items():
         if name in omit:
             continue
         known = table.by_name[name]
-        found[name] = [_one(known, item, omit) for item in value] if known.repeated else _one(known, value, omit)
-    return found
+        plain[name] = [_field(known, item, omit) for item in value] if known.repeated else _field(known, value, omit)
+    return plain
 
 
-def _one(known: Field, value: Any, omit: frozenset[str]) -> Any:
+def _field(known: Field, value: Any, omit: frozenset[str]) -> Any:
     if known.message is not None:
         return _plain(known.message, value, omit)
     if known.kind == "bytes":
@@ -138,7 +137,7 @@ def _one(known: Field, value: Any, omit: frozenset[str]) -> Any:
     if known.kind in ("float", "double") and not math.isfinite(value):
         return str(value)
     if known.kind == "enum" and known.words is not None:
-        return next((word for word, number in known.words.items() if number == value), value)
+        return next((name for name, number in known.words.items() if number == value), value)
     return value
 
 
@@ -166,10 +165,10 @@ def to_json(path: Path, framework: int | None = None, shapes: bool = False) -> d
             return _plain(table, parse_text(table, path.read_text(encoding="utf-8"), skip_unknown=True), _WEIGHTS)
         table = _table("onnx" if framework == ONNX else "tensorflow")
         data = path.read_bytes()
-        found = decode(table, _with_shapes(data) if shapes and framework == ONNX else data)
-        if not found:
+        message = decode(table, _with_shapes(data) if shapes and framework == ONNX else data)
+        if not message:
             raise WireError("it holds no model")
-        return _plain(table, found, _WEIGHTS)
+        return _plain(table, message, _WEIGHTS)
     except (NpuError, WireError, TextError, OSError, UnicodeDecodeError) as problem:
         raise error("E10041", value=path, reason=_reason(problem)) from problem
 
@@ -178,12 +177,12 @@ def dump_to_json(path: Path) -> dict[str, Any]:
     """A graph that was dumped as text (`ge_proto_*.txt`) as JSON."""
     try:
         table = _table("om")
-        found = parse_text(table, path.read_text(encoding="utf-8"), skip_unknown=True)
-        if not found:
+        message = parse_text(table, path.read_text(encoding="utf-8"), skip_unknown=True)
+        if not message:
             raise TextError("it holds no graph")
     except (TextError, OSError, UnicodeDecodeError) as problem:
         raise error("E10041", value=path, reason=_reason(problem)) from problem
-    return _plain(table, found, _OMIT)
+    return _plain(table, message, _OMIT)
 
 
 def _reason(problem: Exception) -> str:
@@ -198,10 +197,10 @@ def _with_shapes(data: bytes) -> bytes:
     import onnx.shape_inference
 
     try:
-        found: bytes = onnx.shape_inference.infer_shapes(data).SerializeToString()
+        inferred: bytes = onnx.shape_inference.infer_shapes(data).SerializeToString()
     except Exception as problem:  # onnx raises what protobuf, its checker and its C++ part raise
         raise WireError(f"shapes cannot be inferred: {str(problem).strip().partition(chr(10))[0]}") from problem
-    return found
+    return inferred
 
 
 def write_json(path: Path, content: Mapping[str, Any], option: str) -> None:
@@ -253,13 +252,13 @@ def information(path: Path) -> str:
 
 def _attribute(head: Mapping[str, Any], name: str, default: Any) -> Any:
     """An attribute, under its name or with the prefix of some releases."""
-    found = head.get(name, head.get(f"_{name}"))
-    return found if isinstance(found, type(default)) else default
+    value = head.get(name, head.get(f"_{name}"))
+    return value if isinstance(value, type(default)) else default
 
 
 def _sizes(om: Om, listed: list[Any]) -> list[int]:
     """Sizes of the parts; those that the model does not list are taken from the file."""
     kinds = (container.WEIGHTS_DATA, container.TBE_KERNELS, container.CUST_AICPU_KERNELS, container.TASK_INFO, 5)
     measured = [len(om.partitions.get(kind, b"")) for kind in kinds]
-    known = [one for one in listed if isinstance(one, int)][: len(kinds)]
+    known = [size for size in listed if isinstance(size, int)][: len(kinds)]
     return [len(om.partitions[container.MODEL_DEF]), *known, *measured[len(known) :]]

@@ -48,20 +48,20 @@ class Trail:
 
     def _graph(self, graph: Graph) -> dict[str, object]:
         weights = Weights()
-        found = graph_def(graph, weights)
+        message = graph_def(graph, weights)
         if self.content == WITH_WEIGHTS:
             contents = {
                 node.name: node.data
                 for node in graph.nodes
                 if node.data is not None and len(node.data.data) <= _INLINE_BYTES
             }
-            for op in found["op"]:
+            for op in message["op"]:
                 if op["name"] in contents:
                     op["attr"]["value"]["t"]["data"] = bytes(contents[op["name"]].data)
         if self.content == STRUCTURE:
-            for op in found["op"]:
+            for op in message["op"]:
                 op["attr"] = {}
-        return found
+        return message
 
 
 def _as_onnx(graph: Graph) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _as_onnx(graph: Graph) -> dict[str, Any]:
             }
         )
     values = [make_value_info(value.name, value.dtype, value.shape) for value in graph.values()]
-    outputs = [make_value_info(one.value.name, one.value.dtype, one.value.shape) for one in graph.outputs]
+    outputs = [make_value_info(output.value.name, output.value.dtype, output.value.shape) for output in graph.outputs]
     inside = {"node": nodes, "name": graph.name or "graph", "output": outputs, "value_info": values}
     return {"ir_version": 4, "producer_name": "GE", "graph": inside}
 

@@ -11,8 +11,8 @@ from softnpu.graph.ir import GIVEN, Graph, Shape, Value
 
 def input_shapes(graph: Graph, kind: str, gear: list[int]) -> dict[str, Shape]:
     """The shape of every input under one gear; for dynamic AIPP that of what it hands to the model."""
-    found: dict[str, Shape] = {}
-    behind = {id(one.data): one.node.output for one in aipp.find(graph) if not one.static}
+    shapes: dict[str, Shape] = {}
+    behind = {id(step.data): step.node.output for step in aipp.find(graph) if not step.static}
     rest = list(gear)
     for node in graph.inputs:
         if node.type != "Data":
@@ -26,19 +26,19 @@ def input_shapes(graph: Graph, kind: str, gear: list[int]) -> dict[str, Shape]:
             filled = tuple(dim if dim >= 0 else pair.pop(0) for dim in shape) if shape.count(-1) == 2 else shape
         else:
             filled = tuple(dim if dim >= 0 else rest.pop(0) for dim in shape)
-        found[node.name] = filled if id(node) in behind else aipp.memory_shape(node, filled)
-    return found
+        shapes[node.name] = filled if id(node) in behind else aipp.memory_shape(node, filled)
+    return shapes
 
 
 def value_shapes(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
     """The shapes of all values for one set of input shapes, as far as they can be told."""
     lowered = lower(graph)
     known, fed = _known(graph)
-    given = _given(graph, case)
+    fed_shapes = _fed_shapes(graph, case)
     rest = [value for node in graph.nodes if node.type not in GIVEN for value in node.outputs]
-    rest = [value for value in rest if not any(value is one for one in fed)]
-    found = infer.run(graph, lowered, known, rest, given)
-    return given | {name: shape for name, (_, shape) in found.items() if shape is not None}
+    rest = [value for value in rest if not any(value is source for source in fed)]
+    inferred = infer.run(graph, lowered, known, rest, fed_shapes)
+    return fed_shapes | {name: shape for name, (_, shape) in inferred.items() if shape is not None}
 
 
 def output_shapes(graph: Graph, cases: list[dict[str, Shape]]) -> list[list[Shape | None]]:
@@ -49,16 +49,16 @@ def output_shapes(graph: Graph, cases: list[dict[str, Shape]]) -> list[list[Shap
     session = None
     answers: list[list[Shape | None]] = []
     for case in cases:
-        given = _given(graph, case)
-        found = infer.run(graph, lowered, known, wanted, given)
-        shapes = [given.get(value.name) or found.get(value.name, (-1, value.shape))[1] for value in wanted]
+        fed_shapes = _fed_shapes(graph, case)
+        inferred = infer.run(graph, lowered, known, wanted, fed_shapes)
+        shapes = [fed_shapes.get(value.name) or inferred.get(value.name, (-1, value.shape))[1] for value in wanted]
         if any(shape is None or any(dim < 0 for dim in shape) for shape in shapes):
             if session is None:
                 constants = [value for value in known if value.const is not None]
                 session = evaluate.session(graph, lowered, fed, wanted, constants)
-            feeds = {value.name: evaluate.zeros(value, given[value.name]) for value in fed}
+            feeds = {value.name: evaluate.zeros(value, fed_shapes[value.name]) for value in fed}
             try:
-                shapes = [tuple(one.shape) for one in session.run([value.name for value in wanted], feeds)]
+                shapes = [tuple(array.shape) for array in session.run([value.name for value in wanted], feeds)]
             except Exception as error:
                 raise AtcError(
                     "E19999",
@@ -72,7 +72,7 @@ def output_shapes(graph: Graph, cases: list[dict[str, Shape]]) -> list[list[Shap
 
 def _features(graph: Graph) -> dict[str, Value]:
     """Inputs with dynamic AIPP: name → what the model gets of them."""
-    return {one.data.name: one.node.output for one in aipp.find(graph) if not one.static}
+    return {step.data.name: step.node.output for step in aipp.find(graph) if not step.static}
 
 
 def _known(graph: Graph) -> tuple[list[Value], list[Value]]:
@@ -83,7 +83,7 @@ def _known(graph: Graph) -> tuple[list[Value], list[Value]]:
     return constants + fed, fed
 
 
-def _given(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
+def _fed_shapes(graph: Graph, case: dict[str, Shape]) -> dict[str, Shape]:
     """Shapes of the inputs by the names that their values have."""
     features = _features(graph)
     values = {node.name: features.get(node.name, node.output) for node in graph.inputs}

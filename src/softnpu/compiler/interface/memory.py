@@ -33,8 +33,8 @@ def plan(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> int:
                 size = _rounded(value, (shapes or {}).get(value.name))
                 if not size:
                     continue
-                place, size, top = _take(free, size, top)
-                ends.setdefault(last.get(id(value), step), []).append((size, place))
+                offset, size, top = _take(free, size, top)
+                ends.setdefault(last.get(id(value), step), []).append((size, offset))
         for block in ends.pop(step, ()):
             bisect.insort(free, block)
     return top
@@ -50,8 +50,8 @@ def _take(free: list[tuple[int, int]], size: int, top: int) -> tuple[int, int, i
     """The smallest free block that is large enough, or new memory at the top."""
     index = bisect.bisect_left(free, (size, -1))
     if index < len(free):
-        found, place = free.pop(index)
-        if found - size >= ALIGN:
-            bisect.insort(free, (found - size, place + size))
-        return place, size, top
+        block, offset = free.pop(index)
+        if block - size >= ALIGN:
+            bisect.insort(free, (block - size, offset + size))
+        return offset, size, top
     return top, size, top + size

@@ -6,8 +6,9 @@ from math import prod
 
 from softnpu.base.dtypes import DType
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.interface import gears, memory, shapes
+from softnpu.compiler.interface import gears, memory
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Gears, Shapes
 from softnpu.compiler.passes.aipp.insert import describe_input
 from softnpu.graph.inout import SHAPE_INPUT, ModelInfo, TensorInfo
 from softnpu.graph.ir import ND, Graph, Node, Value
@@ -16,7 +17,7 @@ STRING, INT4 = DType.STRING, DType.INT4
 _LARGEST_GEAR = 1 << 33  # elements
 
 
-def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None = None) -> ModelInfo:
+def describe_model(graph: Graph, wanted: Shapes, options: Options | None = None) -> ModelInfo:
     """Inputs, outputs, gears and sizes."""
     _refuse_types(graph)
     _refuse_sizes(graph)
@@ -55,12 +56,12 @@ def describe_model(graph: Graph, wanted: shapes.Shapes, options: Options | None 
 def _refuse_types(graph: Graph) -> None:
     """Programs hand plain numbers to a model; strings and packed types have no form in device memory."""
     values = [("input", node.output) for node in graph.inputs] + [("output", output.value) for output in graph.outputs]
-    for word, value in values:
+    for role, value in values:
         if value.dtype in (STRING, INT4) or value.dtype >= 1000:
             kind = "strings" if value.dtype == STRING else "a type that offline models cannot hold"
             raise AtcError(
                 "E10055",
-                f"The {word} [{value.name}] is a tensor of {kind}",
+                f"The {role} [{value.name}] is a tensor of {kind}",
                 "inputs and outputs of an offline model are numbers in device memory",
                 "cut the model before or behind it with --out_nodes, or change its type",
             )
@@ -69,12 +70,12 @@ def _refuse_types(graph: Graph) -> None:
 def _refuse_sizes(graph: Graph) -> None:
     """No machine has tensors of more than 2^62 bytes; numbers beyond do not fit the file."""
     values = [("input", node.output) for node in graph.inputs] + [("output", output.value) for output in graph.outputs]
-    for word, value in values:
+    for role, value in values:
         dims = [dim for dim in value.shape or () if dim > 0]
         if max(dims, default=0) >= 1 << 62 or prod(tuple(dims)) * 16 >= 1 << 62:
             raise AtcError(
                 "E10013",
-                f"The {word} [{value.name}] with the dims {list(value.shape or ())} is out of range",
+                f"The {role} [{value.name}] with the dims {list(value.shape or ())} is out of range",
                 "a tensor of this size cannot exist",
                 "check --input_shape and the shapes of the model",
             )
@@ -122,32 +123,37 @@ def _describe_outputs(graph: Graph, info: ModelInfo) -> None:
         )
 
 
-def _describe_gears(
-    graph: Graph, info: ModelInfo, wanted: shapes.Gears, cases: list[dict[str, tuple[int, ...]]]
-) -> None:
-    found = gears.output_shapes(graph, cases)
+def _describe_gears(graph: Graph, info: ModelInfo, wanted: Gears, cases: list[dict[str, tuple[int, ...]]]) -> None:
+    shapes_by_gear = gears.output_shapes(graph, cases)
     info.gear_kind = wanted.kind
     info.gears = wanted.values
     info.gear_inputs = [
         [dim for node in graph.inputs if node.name in case for dim in case[node.name]] for case in cases
     ]
-    info.gear_outputs = [[list(shape or []) for shape in one] for one in found]
+    info.gear_outputs = [[list(shape or []) for shape in shapes_of_outputs] for shapes_of_outputs in shapes_by_gear]
     largest = max(range(len(cases)), key=lambda index: sum(prod(shape) for shape in cases[index].values()))
     info.run.largest_gear = largest
     info.memory_size = memory.plan(graph, gears.value_shapes(graph, cases[largest]))
     for index, output in enumerate(graph.outputs):
         value = output.value
-        sizes = [Value("", value.dtype, tuple(one[index] or ())).bytes() for one in found]
+        sizes = [
+            Value("", value.dtype, tuple(shapes_of_outputs[index] or ())).bytes()
+            for shapes_of_outputs in shapes_by_gear
+        ]
         info.outputs.append(
             TensorInfo(
-                output.name, value.dtype, value.format, list(found[_most(sizes, largest)][index] or []), max(sizes)
+                output.name,
+                value.dtype,
+                value.format,
+                list(shapes_by_gear[_most(sizes, largest)][index] or []),
+                max(sizes),
             )
         )
     count = len(wanted.values[0])
-    place = next((i for i, one in enumerate(graph.inputs) if one.type == "AippData"), len(info.inputs))
-    info.inputs.insert(place, TensorInfo(SHAPE_INPUT, 3, ND, [count], 4 * count))
-    info.run.engine_inputs.insert(place, None)
-    node = Node(SHAPE_INPUT, "Data", [], [Value(SHAPE_INPUT, 3, (count,))], {"index": place, "_added": True})
+    position = next((i for i, node in enumerate(graph.inputs) if node.type == "AippData"), len(info.inputs))
+    info.inputs.insert(position, TensorInfo(SHAPE_INPUT, 3, ND, [count], 4 * count))
+    info.run.engine_inputs.insert(position, None)
+    node = Node(SHAPE_INPUT, "Data", [], [Value(SHAPE_INPUT, 3, (count,))], {"index": position, "_added": True})
     graph.add(node, before=graph.nodes[0])
 
 

@@ -47,23 +47,23 @@ def parse_output_type(text: str) -> tuple[int | None, dict[str, int]]:
         return None, {}
     if ":" not in text:
         return _type(text.strip(), text), {}
-    found: dict[str, int] = {}
+    types: dict[str, int] = {}
     for item in split(text):
-        name, _, word = item.rpartition(":")
-        if not name or name in found:
+        name, _, type_name = item.rpartition(":")
+        if not name or name in types:
             reason = f"[{name}] is there twice" if name else "every item must look like node:0:FP16"
             raise error("E10001", parameter="output_type", value=text, reason=reason)
-        found[name] = _type(word, text)
-    return None, found
+        types[name] = _type(type_name, text)
+    return None, types
 
 
-def _type(word: str, text: str) -> int:
-    if word in _FUTURE:
-        raise error("E10055", reason=f"no chip of this version computes the output type {word}")
-    if word not in TYPES:
-        reason = f"[{word}] is none of {', '.join(TYPES)}"
+def _type(type_name: str, text: str) -> int:
+    if type_name in _FUTURE:
+        raise error("E10055", reason=f"no chip of this version computes the output type {type_name}")
+    if type_name not in TYPES:
+        reason = f"[{type_name}] is none of {', '.join(TYPES)}"
         raise error("E10001", parameter="output_type", value=text, reason=reason)
-    return TYPES[word]
+    return TYPES[type_name]
 
 
 def parse_switches(text: str, option: str, nodes: list[str], nodes_option: str) -> list[bool]:
@@ -83,11 +83,11 @@ def parse_switches(text: str, option: str, nodes: list[str], nodes_option: str) 
 def check(options: Options) -> None:
     """Raise for texts that are wrong whatever the model is."""
     nodes = split(options.out_nodes)
-    twice = next((one for index, one in enumerate(nodes) if one in nodes[:index]), None)
+    twice = next((node for index, node in enumerate(nodes) if node in nodes[:index]), None)
     if twice is not None:
         raise error("E10001", parameter="out_nodes", value=options.out_nodes, reason=f"[{twice}] is there twice")
     if options.framework == TENSORFLOW:
-        bad = next((one for one in nodes if not _INDEXED.fullmatch(one)), None)
+        bad = next((node for node in nodes if not _INDEXED.fullmatch(node)), None)
         if bad is not None:
             reason = f"[{bad}] must be written with the index of the output, such as {bad.partition(':')[0]}:0"
             raise error("E10001", parameter="out_nodes", value=options.out_nodes, reason=reason)
@@ -151,25 +151,25 @@ def output_name(graph: Graph, value: Value) -> str:
     """The name under which programs see an output."""
     node = value.producer
     assert node is not None
-    place = f"{node.name}:{node.outputs.index(value)}"
-    return place if graph.framework == TENSORFLOW else f"{place}:{value.name}"
+    producer = f"{node.name}:{node.outputs.index(value)}"
+    return producer if graph.framework == TENSORFLOW else f"{producer}:{value.name}"
 
 
 def choose(graph: Graph, items: list[str], text: str) -> list[Value]:
     """The values that out_nodes names: all as `node:index`, or all as names of tensors."""
     tensors = {value.name: value for value in graph.values()} | graph.tensors
     nodes = {origin: node for node in graph.nodes for origin in node.origin} | {node.name: node for node in graph.nodes}
-    found: list[tuple[bool, Value]] = []
+    chosen: list[tuple[bool, Value]] = []
     for item in items:
         match = _INDEXED.fullmatch(item)
         if match and (match[1] in nodes or item not in tensors or graph.framework == TENSORFLOW):
-            found.append((True, _at(graph, nodes, match[1], int(match[2][:9]), text)))
+            chosen.append((True, _at(graph, nodes, match[1], int(match[2][:9]), text)))
         else:
-            found.append((False, _named(graph, tensors, nodes, item, text)))
-    if len({indexed for indexed, _ in found}) > 1:
+            chosen.append((False, _named(graph, tensors, nodes, item, text)))
+    if len({indexed for indexed, _ in chosen}) > 1:
         reason = "nodes with an index and plain names are mixed; use one of the forms"
         raise error("E10001", parameter="out_nodes", value=text, reason=reason)
-    return [value for _, value in found]
+    return [value for _, value in chosen]
 
 
 def _at(graph: Graph, nodes: dict[str, Node], name: str, index: int, text: str) -> Value:
@@ -213,7 +213,7 @@ def _cast(graph: Graph, value: Value, dtype: int) -> Value:
         return value
     if value.dtype in _FLOATS and dtype in _LIMITS:  # as on the device: what does not fit becomes the nearest that does
         low, high = (
-            graph.const(np.array(one, numpy_name(value.dtype)), f"{value.name}_limit") for one in _LIMITS[dtype]
+            graph.const(np.array(limit, numpy_name(value.dtype)), f"{value.name}_limit") for limit in _LIMITS[dtype]
         )
         limited = graph.op("ClipByValue", [value, low, high], f"{value.name}_clip").output
         limited.dtype, limited.shape, limited.format = value.dtype, value.shape, value.format
@@ -249,13 +249,13 @@ def _learn(graph: Graph, value: Value, input_format: str) -> None:
                 if node.type not in GIVEN:
                     infer_node(graph, node)
     if value.format not in _LAYOUTS:
-        value.format = next((form for form, word in _LAYOUTS.items() if word == input_format), value.format)
+        value.format = next((form for form, name in _LAYOUTS.items() if name == input_format), value.format)
 
 
 def _pack(graph: Graph, value: Value, name: str) -> Value:
     shape = _blocked(value, name, "is_output_adjust_hw_layout")
-    made = Value(graph.unique(f"{value.name}_nc1hwc0"), value.dtype, shape, _NC1HWC0)
-    node = Node(made.name, "TransData", [value], [made], dict(_formats(value.format, _NC1HWC0)))
+    packed = Value(graph.unique(f"{value.name}_nc1hwc0"), value.dtype, shape, _NC1HWC0)
+    node = Node(packed.name, "TransData", [value], [packed], dict(_formats(value.format, _NC1HWC0)))
     return graph.add(node).output
 
 
@@ -281,8 +281,8 @@ def _take_fp16(graph: Graph, node: Node, packed: bool) -> None:
     steps[0].inputs = [value]
     # Bodies inside operators know the input by its name, so the name goes to what they shall get.
     value.name, steps[-1].output.name = steps[-1].output.name, value.name
-    place = graph.nodes.index(node) + 1
+    position = graph.nodes.index(node) + 1
     for step in steps:
-        for made in step.outputs:
-            made.producer = step
-    graph.nodes[place:place] = steps
+        for output in step.outputs:
+            output.producer = step
+    graph.nodes[position:position] = steps

@@ -25,32 +25,32 @@ def _schemas() -> frozenset[tuple[str, str]]:
     evaluate.runtime()
     from onnxruntime.capi import _pybind_state as state
 
-    return frozenset((_domain(one.domain), one.name) for one in state.get_all_operator_schema())
+    return frozenset((_domain(schema.domain), schema.name) for schema in state.get_all_operator_schema())
 
 
-def _domain(word: str) -> str:
-    return "" if word == "ai.onnx" else word
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
 
 
 def unknown_operators(graph: Graph) -> list[tuple[Node, str]]:
     """Nodes with an ONNX operator that neither the engine nor the model itself defines, with the operator's full name."""
-    own = {(_domain(one.get("domain", "")), one.get("name", "")) for one in graph.functions}
+    own = {(_domain(function.get("domain", "")), function.get("name", "")) for function in graph.functions}
     known = _schemas() | own
-    found = []
+    unknown = []
     for node in graph.nodes:
         for op in node.source.ops if node.source is not None else ():
-            found += [(node, word) for word in _unknown(op, known)]
-    return found
+            unknown += [(node, operator) for operator in _unknown(op, known)]
+    return unknown
 
 
 def _unknown(op: dict[str, Any], known: Iterable[tuple[str, str]]) -> list[str]:
-    domain, word = _domain(op.get("domain", "")), op.get("op_type", "")
-    found = [] if (domain, word) in known else [f"{domain}::{word}" if domain else word]
+    domain, op_type = _domain(op.get("domain", "")), op.get("op_type", "")
+    unknown = [] if (domain, op_type) in known else [f"{domain}::{op_type}" if domain else op_type]
     for attribute in op.get("attribute", ()):
         for body in [attribute["g"]] if "g" in attribute else attribute.get("graphs", ()):
             for inner in body.get("node", ()):
-                found += _unknown(inner, known)
-    return found
+                unknown += _unknown(inner, known)
+    return unknown
 
 
 def adopt(graph: Graph) -> None:
@@ -65,17 +65,17 @@ def adopt(graph: Graph) -> None:
 
 def refuse_unknown(graph: Graph) -> None:
     """Raise for operators that cannot be run, all of them in one error."""
-    found = unknown_operators(graph)
-    if not found:
+    unknown = unknown_operators(graph)
+    if not unknown:
         return
-    words = sorted({word for _, word in found})
-    places = ", ".join(f"{node.name} ({word})" for node, word in found[:10])
-    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
-    own = ", ".join(word for word in words if "::" in word)
+    operators = sorted({operator for _, operator in unknown})
+    places = ", ".join(f"{node.name} ({operator})" for node, operator in unknown[:10])
+    more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+    own = ", ".join(operator for operator in operators if "::" in operator)
     define = f"give {own} a meaning with torch_npu.onnx.define, or " if own else ""
     raise AtcError(
         "E16002",
-        f"No parser is registered for the operator type [{', '.join(words)}] (opset {graph.opsets.get('', 0)})",
+        f"No parser is registered for the operator type [{', '.join(operators)}] (opset {graph.opsets.get('', 0)})",
         f"the model uses operators that are not known here: {places}{more}",
         f"{define}replace them by standard ONNX operators; atc --mode=3 lists every operator of a model",
     )
@@ -86,9 +86,11 @@ def fit_opset(graph: Graph) -> None:
     opset, newest = graph.opsets.get("", 0), _newest()
     if opset <= newest:
         return
-    words = {word for node in graph.nodes if node.source is not None for op in node.source.ops for word in _words(op)}
-    words |= {word for function in graph.functions for op in function.get("node", ()) for word in _words(op)}
-    changed = [word for word in sorted(words) if since(word, opset) > newest]
+    op_types = {
+        op_type for node in graph.nodes if node.source is not None for op in node.source.ops for op_type in _words(op)
+    }
+    op_types |= {op_type for function in graph.functions for op in function.get("node", ()) for op_type in _words(op)}
+    changed = [op_type for op_type in sorted(op_types) if since(op_type, opset) > newest]
     if changed:
         raise AtcError(
             "E16002",
@@ -104,7 +106,7 @@ def _newest() -> int:
     evaluate.runtime()
     from onnxruntime.capi import _pybind_state as state
 
-    return max(int(one.since_version) for one in state.get_all_operator_schema() if _domain(one.domain) == "")
+    return max(int(schema.since_version) for schema in state.get_all_operator_schema() if _domain(schema.domain) == "")
 
 
 def _words(op: dict[str, Any]) -> Iterator[str]:
@@ -140,10 +142,10 @@ def explain(error: Exception) -> AtcError:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
     missing = _NO_KERNEL.search(text)
     if missing:
-        word = next(one for one in missing.groups() if one)
+        operator = next(group for group in missing.groups() if group)
         return AtcError(
             "E16002",
-            f"No parser is registered for the operator type [{word}] with these types",
+            f"No parser is registered for the operator type [{operator}] with these types",
             text[:500],
             "use another operator or other data types; atc --mode=3 lists every operator of a model",
         )

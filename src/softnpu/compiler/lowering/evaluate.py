@@ -65,8 +65,8 @@ def session(
 
 def fold(graph: Graph, lowered: Lowered, constants: Iterable[Value], wanted: list[Value]) -> list[Array]:
     """The values of operators that depend on constants only."""
-    found = session(graph, lowered, (), wanted, constants).run([value.name for value in wanted], {})
-    return [np.asarray(one) for one in found]
+    results = session(graph, lowered, (), wanted, constants).run([value.name for value in wanted], {})
+    return [np.asarray(result) for result in results]
 
 
 def zeros(value: Value, shape: Shape) -> Array:

@@ -44,7 +44,7 @@ def fold(graph: Graph, known: bool = False) -> int:
     return total
 
 
-def _word(node: Node) -> str:
+def _op_type(node: Node) -> str:
     """The ONNX operator that a node is; "" for several, and for those of other domains."""
     if node.source is None or len(node.source.ops) != 1:
         return ""
@@ -62,14 +62,14 @@ def _shapes(graph: Graph) -> int:
     """Shape and Size of tensors whose dims are known."""
     done = 0
     for node in graph.nodes:
-        word = _word(node)
-        if word not in ("Shape", "Size") or not node.inputs or node.inputs[0] is None or len(node.outputs) != 1:
+        op_type = _op_type(node)
+        if op_type not in ("Shape", "Size") or not node.inputs or node.inputs[0] is None or len(node.outputs) != 1:
             continue
         value = node.inputs[0]
         if value.shape is None or not value.static:
             continue
         dims = np.array(value.shape, np.int64)
-        if word == "Size":
+        if op_type == "Size":
             _become_const(node, Constant.of(np.array(int(np.prod(dims)), np.int64)))
         else:
             assert node.source is not None
@@ -112,7 +112,7 @@ def _foldable(node: Node) -> bool:
         size += value.bytes()
     taken = sum(value.bytes() for value in node.inputs if value is not None)
     if not all(value.static for value in node.outputs):  # once its shape input is folded, a later round knows the size
-        return _word(node) not in _GROWING and taken <= _LARGE_BYTES
+        return _op_type(node) not in _GROWING and taken <= _LARGE_BYTES
     return size <= _LARGE_BYTES or size <= taken
 
 
@@ -130,7 +130,7 @@ def _evaluate(graph: Graph, chosen: list[Node]) -> int:
     for node in graph.nodes:
         if id(node) not in inside:
             used.update(id(value) for value in node.inputs if value is not None)
-            if _word(node) in (
+            if _op_type(node) in (
                 "If",
                 "Loop",
             ):  # the engine unrolls what has a constant condition, and not always rightly
@@ -153,7 +153,7 @@ def _put(graph: Graph, wanted: list[Value], arrays: list[evaluate.Array]) -> int
         producer = value.producer
         assert producer is not None
         if array.nbytes > _LARGE_BYTES and array.nbytes > 4 * sum(
-            one.bytes() for one in producer.inputs if one is not None
+            taken.bytes() for taken in producer.inputs if taken is not None
         ):
             continue
         constant = Constant.of(array)
@@ -161,13 +161,13 @@ def _put(graph: Graph, wanted: list[Value], arrays: list[evaluate.Array]) -> int
             _become_const(producer, constant)
         else:
             producer.outputs = [
-                one if one is not value else Value(graph.unique(f"{value.name}/folded"), producer=producer)
-                for one in producer.outputs
+                output if output is not value else Value(graph.unique(f"{value.name}/folded"), producer=producer)
+                for output in producer.outputs
             ]
             value.dtype, value.shape = constant.dtype, constant.shape
-            made = Node(graph.unique(value.name), "Const", [], [value], data=constant)
-            value.producer = made
-            ready.append(made)
+            constant_node = Node(graph.unique(value.name), "Const", [], [value], data=constant)
+            value.producer = constant_node
+            ready.append(constant_node)
         done += 1
     graph.nodes[:0] = ready
     return done

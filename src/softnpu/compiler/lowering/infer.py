@@ -28,8 +28,8 @@ def infer_node(graph: Graph, node: Node, strict: bool = False) -> None:
     operator = None if node.source is not None else ops.find(node.type)
     if operator is not None and operator.infer is not None:
         rule = operator.infer
-        found = called(node, lambda: rule(site_of(node)))
-        for value, (dtype, shape) in zip(node.outputs, found, strict=False):
+        results = called(node, lambda: rule(site_of(node)))
+        for value, (dtype, shape) in zip(node.outputs, results, strict=False):
             value.dtype, value.shape = dtype, shape
         return
     into = Lowered()
@@ -56,9 +56,9 @@ def infer_graph(graph: Graph) -> None:
     _apply(run(graph, into, known, rest), rest)
 
 
-def _apply(found: dict[str, tuple[int, Shape | None]], values: Iterable[Value]) -> None:
+def _apply(inferred: dict[str, tuple[int, Shape | None]], values: Iterable[Value]) -> None:
     for value in values:
-        dtype, shape = found.get(value.name, (-1, None))
+        dtype, shape = inferred.get(value.name, (-1, None))
         if dtype >= 0:
             value.dtype = dtype
         if shape is not None:
@@ -114,12 +114,12 @@ def _short(shape: Shape | None) -> bool:
     return shape is None or len(shape) != 1 or shape[0] <= _LONGEST_VECTOR
 
 
-def since(word: str, opset: int) -> int:
+def since(op_type: str, opset: int) -> int:
     """The opset in which an ONNX operator got the meaning that it has in `opset`; `opset` itself for one that ONNX lacks."""
     onnx = _onnx()
-    if not onnx.defs.has(word):
+    if not onnx.defs.has(op_type):
         return opset
-    return int(onnx.defs.get_schema(word, max_inclusive_version=opset).since_version)
+    return int(onnx.defs.get_schema(op_type, max_inclusive_version=opset).since_version)
 
 
 def run(
@@ -131,24 +131,10 @@ def run(
     strict: bool = False,
 ) -> dict[str, tuple[int, Shape | None]]:
     """ONNX's shape inference over lowered operators: name → (type, shape) of every value it could tell."""
-    inputs, initializers = [], []
     known = list(known)
     values = all(_short((overrides or {}).get(value.name, value.shape)) for value in known)
-    for value in known:
-        constant = value.const
-        if (
-            constant is not None
-            and constant.dtype != DType.STRING
-            and len(constant.data) <= _SMALL_BYTES
-            and to_onnx(constant.dtype)
-        ):
-            initializers.append(_tensor(value, constant))
-        else:
-            inputs.append(
-                make_value_info(value.name, value.dtype, (overrides or {}).get(value.name, value.shape), value.words)
-            )
-    for name, constant in lowered.constants.items():
-        initializers.append(make_tensor(name, constant))
+    inputs, initializers = _known_messages(known, overrides or {})
+    initializers += [make_tensor(name, constant) for name, constant in lowered.constants.items()]
     outputs = [{"name": value.name} for value in wanted]
     data = encode_model(graph, lowered.nodes, inputs, outputs, initializers, lowered.domains)
     onnx = _onnx()
@@ -163,7 +149,32 @@ def run(
         ) from error
     if isinstance(model, bytes):
         model = onnx.ModelProto.FromString(model)
-    found: dict[str, tuple[int, Shape | None]] = {}
+    return _inferred(model)
+
+
+def _known_messages(
+    known: list[Value], overrides: dict[str, Shape]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What inference starts from: inputs, and small constants with their contents, which shapes may depend on."""
+    inputs, initializers = [], []
+    for value in known:
+        constant = value.const
+        if (
+            constant is not None
+            and constant.dtype != DType.STRING
+            and len(constant.data) <= _SMALL_BYTES
+            and to_onnx(constant.dtype)
+        ):
+            initializers.append(_tensor(value, constant))
+        else:
+            shape = overrides.get(value.name, value.shape)
+            inputs.append(make_value_info(value.name, value.dtype, shape, value.words))
+    return inputs, initializers
+
+
+def _inferred(model: Any) -> dict[str, tuple[int, Shape | None]]:
+    """The types and shapes that an inferred model tells."""
+    inferred: dict[str, tuple[int, Shape | None]] = {}
     for info in (*model.graph.value_info, *model.graph.output):
         if info.type.HasField("tensor_type"):
             tensor = info.type.tensor_type
@@ -173,8 +184,8 @@ def run(
                     dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else -1
                     for dim in tensor.shape.dim
                 )
-            found[info.name] = (from_onnx(tensor.elem_type), shape)
-    return found
+            inferred[info.name] = (from_onnx(tensor.elem_type), shape)
+    return inferred
 
 
 def _first_line(error: BaseException) -> str:

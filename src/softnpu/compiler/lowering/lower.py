@@ -27,7 +27,7 @@ class Lowered:
     constants: dict[str, Constant] = field(default_factory=dict)
     domains: dict[str, int] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)  # names that nested bodies use → names of today
-    made: set[str] = field(default_factory=set)  # of them, those that exist
+    existing: set[str] = field(default_factory=set)  # of them, those that exist
     host: list[Node] = field(default_factory=list)  # nodes that only NumPy can compute (`compute`, no `lower`)
 
 
@@ -104,9 +104,9 @@ def called(node: Node, body: Callable[[], Any]) -> Any:
 def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: Lowered) -> None:
     wanted = {}
     extra: list[dict[str, Any]] = []
-    made = {name for call in builder.calls for name in call.outputs}
+    made_here = {name for call in builder.calls for name in call.outputs}
     for name, value in zip(names, node.outputs, strict=False):
-        if name in made and name not in wanted:
+        if name in made_here and name not in wanted:
             wanted[name] = value.name
         else:  # an input or a constant handed through, or one result as two outputs
             extra.append(
@@ -115,8 +115,8 @@ def _emit_calls(node: Node, builder: ops.Builder, names: tuple[str, ...], into: 
     for call in builder.calls:
         into.nodes.append(
             {
-                "input": [wanted.get(one, one) for one in call.inputs],
-                "output": [wanted.get(one, one) for one in call.outputs],
+                "input": [wanted.get(name, name) for name in call.inputs],
+                "output": [wanted.get(name, name) for name in call.outputs],
                 "name": call.outputs[0] if len(builder.calls) > 1 else node.name,
                 "op_type": call.type,
                 "attribute": [make_attribute(key, value) for key, value in call.attrs.items()],
@@ -134,9 +134,9 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
     source = node.source
     assert source is not None
     names = {old: value.name for old, value in zip(source.outputs, node.outputs, strict=True) if old}
-    for old, given in zip(source.inputs, node.inputs, strict=True):
-        if old and given is not None:
-            names.setdefault(old, given.name)
+    for old, fed in zip(source.inputs, node.inputs, strict=True):
+        if old and fed is not None:
+            names.setdefault(old, fed.name)
     changed = {old: new for old, new in names.items() if old != new}
     captured = {name for op in source.ops for name in captures(op)}
     for name in sorted(captured & changed.keys()):  # a body that is nested inside keeps its own words
@@ -145,8 +145,8 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
             raise AtcError(
                 "E19999", f"{node.type} [{node.name}]: two different values are called [{name}] inside its bodies"
             )
-        if name not in into.made:
-            into.made.add(name)
+        if name not in into.existing:
+            into.existing.add(name)
             into.nodes.append(
                 {"input": [now], "output": [name], "name": unique(f"{name}/alias"), "op_type": "Identity"}
             )
@@ -160,32 +160,32 @@ def _emit_source(node: Node, unique: Callable[[str], str], into: Lowered) -> Non
         into.nodes.append(
             {
                 **op,
-                "input": [changed.get(one, one) for one in op.get("input", ())],
-                "output": [changed.get(one, one) for one in op.get("output", ())],
+                "input": [changed.get(tensor, tensor) for tensor in op.get("input", ())],
+                "output": [changed.get(tensor, tensor) for tensor in op.get("output", ())],
             }
         )
 
 
 def captures(op: dict[str, Any]) -> set[str]:
     """Names that the bodies inside an operator (If, Loop, Scan) take from around them."""
-    found: set[str] = set()
+    names: set[str] = set()
     for attribute in op.get("attribute", ()):
         bodies = [attribute["g"]] if "g" in attribute else attribute.get("graphs", ())
         for body in bodies:
-            found |= _free_names(body)
-    return found
+            names |= _free_names(body)
+    return names
 
 
 def _free_names(body: dict[str, Any]) -> set[str]:
-    own = {one.get("name", "") for one in body.get("input", ())}
-    own |= {one.get("name", "") for one in body.get("initializer", ())}
-    own |= {one.get("values", {}).get("name", "") for one in body.get("sparse_initializer", ())}
+    own = {entry.get("name", "") for entry in body.get("input", ())}
+    own |= {tensor.get("name", "") for tensor in body.get("initializer", ())}
+    own |= {tensor.get("values", {}).get("name", "") for tensor in body.get("sparse_initializer", ())}
     free: set[str] = set()
     for op in body.get("node", ()):
-        free |= {one for one in op.get("input", ()) if one and one not in own}
+        free |= {name for name in op.get("input", ()) if name and name not in own}
         free |= captures(op) - own
         own |= set(op.get("output", ()))
-    return free | {one.get("name", "") for one in body.get("output", ()) if one.get("name", "") not in own}
+    return free | {entry.get("name", "") for entry in body.get("output", ()) if entry.get("name", "") not in own}
 
 
 def lower(graph: Graph, nodes: Iterable[Node] | None = None) -> Lowered:

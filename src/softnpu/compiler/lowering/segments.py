@@ -21,8 +21,8 @@ def is_host(node: Node) -> bool:
     """Whether only NumPy can compute a node."""
     if node.source is not None or node.type in NO_WORK:
         return False
-    found = ops.find(node.type)
-    return found is not None and found.lower is None
+    operator = ops.find(node.type)
+    return operator is not None and operator.lower is None
 
 
 def programs_of(graph: Graph) -> tuple[list[Program], list[dict[str, Any]]]:
@@ -45,7 +45,7 @@ def programs_of(graph: Graph) -> tuple[list[Program], list[dict[str, Any]]]:
             if value is not None and id(value) not in inside and value.const is None
         }
         own = {id(node) for node in nodes}
-        given = [
+        results = [
             value
             for node in nodes
             for value in node.outputs
@@ -55,30 +55,30 @@ def programs_of(graph: Graph) -> tuple[list[Program], list[dict[str, Any]]]:
             {
                 "program": len(programs),
                 "inputs": [value.name for value in taken.values()],
-                "outputs": [value.name for value in given],
+                "outputs": [value.name for value in results],
             }
         )
-        programs.append(_program(graph, nodes, list(taken.values()), given))
+        programs.append(_program(graph, nodes, list(taken.values()), results))
     return programs, steps
 
 
 def _last_uses(graph: Graph) -> dict[int, set[int]]:
     """Value → ids of the nodes that take it; 0 stands for the end of the graph."""
-    found: dict[int, set[int]] = {}
+    uses: dict[int, set[int]] = {}
     for node in graph.nodes:
         for value in node.inputs:
             if value is not None:
-                found.setdefault(id(value), set()).add(id(node))
+                uses.setdefault(id(value), set()).add(id(node))
     for output in graph.outputs:
-        found.setdefault(id(output.value), set()).add(0)
-    return found
+        uses.setdefault(id(output.value), set()).add(0)
+    return uses
 
 
 def _pieces(graph: Graph) -> list[tuple[bool, list[Node]]]:
     """Turns of engine nodes and host nodes, each turn as long as possible."""
     done = {id(value) for node in graph.nodes if node.type in NO_WORK for value in node.outputs}
     rest = [node for node in graph.nodes if node.type not in NO_WORK]
-    found: list[tuple[bool, list[Node]]] = []
+    pieces: list[tuple[bool, list[Node]]] = []
     host = False
     while rest:
         turn, later = [], []
@@ -90,9 +90,9 @@ def _pieces(graph: Graph) -> list[tuple[bool, list[Node]]]:
             else:
                 later.append(node)
         if turn:
-            found.append((host, turn))
+            pieces.append((host, turn))
         rest, host = later, not host
-    return found
+    return pieces
 
 
 def _host_step(node: Node) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     return value
 
 

@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from softnpu.compiler.interface import outputs, shapes
+from softnpu.compiler.interface import outputs
 from softnpu.compiler.messages import error
+from softnpu.compiler.options import shapes
 from softnpu.compiler.options.rows import ALIASES, ROWS, Options
 from softnpu.spec._generated.chips import CHIPS
 
@@ -117,8 +118,8 @@ def _check_soc(options: Options) -> None:
         raise error("E10055", reason=f"the chip {name} needs mode 30, which this version does not have")
     if not options.chip:
         known = [*CHIPS, *ALIASES]
-        lower = {one.lower(): one for one in known}
-        close = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, 5, 0.6)]
+        lower = {chip.lower(): chip for chip in known}
+        close = [lower[spelling] for spelling in difflib.get_close_matches(name.lower(), lower, 5, 0.6)]
         reason = f"Did you mean {' or '.join(close)}?" if close else f"Known are: {', '.join(sorted(known))}."
         raise error("E20101", value=name, reason=reason)
     if options.framework == CAFFE and options.chip["family"] in _A2_A3:
@@ -211,8 +212,8 @@ def _check_precision(options: Options) -> None:
 
 
 def _check_shapes(options: Options, warnings: list[str]) -> None:
-    found = shapes.parse(options)
-    if found.dynamic and options.chip.get("family") in _NO_RANGES:
+    wanted = shapes.parse(options)
+    if wanted.dynamic and options.chip.get("family") in _NO_RANGES:
         reason = f"{options.soc_version} has no shape ranges; use gears such as dynamic_batch_size, or fixed shapes"
         raise error("E10055", reason=reason)
     if options.dynamic_dims and options.input_format != "ND":
@@ -237,7 +238,7 @@ def _check_single_op(options: Options, warnings: list[str]) -> None:
     idle = [
         f"--{name}" for name, row in ROWS.items() if options.given(name) and not row.singleop and name != "singleop"
     ]
-    idle = [one for one in idle if one not in ("--mode", "--display_model_info")]
+    idle = [option for option in idle if option not in ("--mode", "--display_model_info")]
     if idle:
         warnings.append(f"Without effect together with --singleop: {', '.join(idle)}.")
 
@@ -309,8 +310,8 @@ def _check_cores(options: Options) -> None:
         return
     limits = (options.chip.get("ai_cores", 1 << 30), options.chip.get("vector_cores", 1 << 30))
     counts = options.aicore_num.split("|")
-    good = len(counts) <= 2 and all(re.fullmatch("[0-9]{1,9}", one, re.ASCII) for one in counts)
-    if not good or not all(1 <= int(one) <= limit for one, limit in zip(counts, limits, strict=False)):
+    good = len(counts) <= 2 and all(re.fullmatch("[0-9]{1,9}", count, re.ASCII) for count in counts)
+    if not good or not all(1 <= int(count) <= limit for count, limit in zip(counts, limits, strict=False)):
         reason = f"{options.soc_version} has {limits[0]} cube and {limits[1]} vector cores; write n or n|m"
         raise error("E10001", parameter="aicore_num", value=options.aicore_num, reason=reason)
 
@@ -355,9 +356,9 @@ def _check_raw_options(options: Options) -> None:
     try:
         if os.path.getsize(path) > _JSON_BYTES:
             raise ValueError(f"it has more than {_JSON_BYTES} bytes")
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-        groups = found["compile options"]
-        keys = [key for word in ("global", "session", "graph") for key in groups.get(word, {})]
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        groups = content["compile options"]
+        keys = [key for level in ("global", "session", "graph") for key in groups.get(level, {})]
     except (OSError, ValueError, RecursionError) as problem:
         raise error("E10032", parameter="raw_ge_options", value=path, reason=problem) from None
     except (TypeError, KeyError, AttributeError):

@@ -51,10 +51,10 @@ class Row:
     def convert(self, text: str) -> str | int | bool:
         """The value of a text, in the option's type."""
         if self.kind == "b":
-            word = text.strip().lower()
-            if word not in _TRUE and word not in _FALSE:
+            answer = text.strip().lower()
+            if answer not in _TRUE and answer not in _FALSE:
                 raise error("E10005", parameter=self.name, value=text)
-            return word in _TRUE
+            return answer in _TRUE
         if self.kind not in ("i", "01"):
             return text
         digits = text[1:] if self.min < 0 and text.startswith("-") else text
@@ -70,17 +70,17 @@ class Options:
     """The options of a run as attributes, with defaults for what was not given."""
 
     def __init__(self, given: Mapping[str, str | int | bool] | None = None, argv: Sequence[str] = ()) -> None:
-        found = dict(given or {})
-        unknown = found.keys() - ROWS.keys()
+        said = dict(given or {})
+        unknown = said.keys() - ROWS.keys()
         if unknown:
             raise TypeError(f"atc has no option {sorted(unknown)[0]!r}")
         self.argv = list(argv)
-        self._given = frozenset(name for name, value in found.items() if value != "")
+        self._given = frozenset(name for name, value in said.items() if value != "")
         values: dict[str, Any] = {}
         for name, row in ROWS.items():
             blank = not row.default or row.default == "-1"
             values[name] = (-1 if row.kind == "i" else "") if blank else row.convert(row.default)
-        self._values = {**values, **found}
+        self._values = {**values, **said}
         if "input_format" not in self._given:
             usual = "NHWC" if self.framework == _TENSORFLOW else "NCHW"
             self._values["input_format"] = "ND" if self.dynamic_dims else usual
@@ -116,11 +116,11 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     """Options from the words behind `atc`; raises UsageError for the words and AtcError for a value of the wrong type."""
-    given: dict[str, str | int | bool] = {}
+    values: dict[str, str | int | bool] = {}
     queue = list(argv)
     while queue:
-        word = queue.pop(0)
-        name, has_value, value = _split(word)
+        argument = queue.pop(0)
+        name, has_value, value = _split(argument)
         row = ROWS.get(name)
         if row is None:
             raise UsageError(_unknown(name))
@@ -128,25 +128,25 @@ def parse(argv: Sequence[str]) -> Options:
             if not queue or _is_option(queue[0]):
                 raise UsageError(f"ERROR: flag '{name}' is missing its argument; flag description: {row.help}")
             value = queue.pop(0)
-        given[name] = row.convert(value) if value else ""
-    for name in [name for name, value in given.items() if value == ""]:
-        del given[name]
-    return Options(given, argv)
+        values[name] = row.convert(value) if value else ""
+    for name in [name for name, value in values.items() if value == ""]:
+        del values[name]
+    return Options(values, argv)
 
 
-def _split(word: str) -> tuple[str, str, str]:
-    name, has_value, value = word.partition("=")
+def _split(argument: str) -> tuple[str, str, str]:
+    name, has_value, value = argument.partition("=")
     bare = name.removeprefix("-").removeprefix("-")
     if not name.startswith("-") or not bare:
-        raise UsageError(f"ERROR: Non-option parameter: {word}")
+        raise UsageError(f"ERROR: Non-option parameter: {argument}")
     return bare.replace("-", "_"), has_value, value
 
 
-def _is_option(word: str) -> bool:
-    return word.startswith("--") and word[2:].partition("=")[0].replace("-", "_") in ROWS
+def _is_option(argument: str) -> bool:
+    return argument.startswith("--") and argument[2:].partition("=")[0].replace("-", "_") in ROWS
 
 
 def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, ROWS, 2, 0.6)
-    hint = f"\nDid you mean {' or '.join(f'--{one}' for one in close)}?" if close else ""
+    hint = f"\nDid you mean {' or '.join(f'--{option}' for option in close)}?" if close else ""
     return f"ERROR: unknown command line flag '{name}'{hint}"

@@ -42,7 +42,7 @@ class Edit:
         return (
             id(value) not in self.results
             and len(taken) == len(users)
-            and {id(one) for one in taken} == {id(one) for one in users}
+            and {id(taker) for taker in taken} == {id(user) for user in users}
         )
 
     def only_user(self, value: Value) -> Node | None:
@@ -95,8 +95,8 @@ class Edit:
         """Make one node out of several (all from ONNX, in topological order, the last one making the results); the inputs
         named in `first` come first, and what the chain takes besides follows."""
         last = chain[-1]
-        made = {id(value) for node in chain for value in node.outputs}
-        taken = [value for node in chain for value in node.inputs if value is not None and id(value) not in made]
+        inside = {id(value) for node in chain for value in node.outputs}
+        taken = [value for node in chain for value in node.inputs if value is not None and id(value) not in inside]
         inputs = list(dict.fromkeys([*first, *taken]))
         operators = [op for node in chain for op in present_ops(node)]
         source = Source(operators, [value.name for value in inputs], [value.name for value in last.outputs])
@@ -120,13 +120,13 @@ class Edit:
 
 def _named_in_bodies(graph: Graph) -> set[int]:
     """Values that a body inside an operator (If, Loop, Scan) takes by name: they must stay, as results must."""
-    found: set[int] = set()
+    captured: set[int] = set()
     for node in graph.nodes:
         for op in node.source.ops if node.source is not None else ():
-            if any("g" in one or "graphs" in one for one in op.get("attribute", ())):
+            if any("g" in attribute or "graphs" in attribute for attribute in op.get("attribute", ())):
                 named = captures(op)
-                found |= {id(value) for value in node.inputs if value is not None and value.name in named}
-    return found
+                captured |= {id(value) for value in node.inputs if value is not None and value.name in named}
+    return captured
 
 
 def origin(node: Node) -> list[str]:
@@ -142,7 +142,7 @@ def onnx_op(node: Node) -> dict[str, Any] | None:
     return source.ops[0]
 
 
-def word(node: Node) -> str:
+def op_type_of(node: Node) -> str:
     """The ONNX type of a node that stands for one standard operator; "" for any other."""
     op = onnx_op(node)
     return "" if op is None else str(op.get("op_type", ""))
@@ -164,14 +164,14 @@ def present_ops(node: Node) -> list[dict[str, Any]]:
     source = node.source
     assert source is not None
     names = {old: value.name for old, value in zip(source.outputs, node.outputs, strict=True) if old}
-    for old, given in zip(source.inputs, node.inputs, strict=True):
-        if old and given is not None:
-            names.setdefault(old, given.name)
+    for old, fed in zip(source.inputs, node.inputs, strict=True):
+        if old and fed is not None:
+            names.setdefault(old, fed.name)
     return [
         {
             **op,
-            "input": [names.get(one, one) for one in op.get("input", ())],
-            "output": [names.get(one, one) for one in op.get("output", ())],
+            "input": [names.get(tensor, tensor) for tensor in op.get("input", ())],
+            "output": [names.get(tensor, tensor) for tensor in op.get("output", ())],
         }
         for op in source.ops
     ]
@@ -183,14 +183,14 @@ def rewrite(node: Node, op_type: str, changes: dict[str, Any] | None = None) -> 
     old = node.source.ops[0]
     changes = changes or {}
     kept = (
-        [one for one in old.get("attribute", ()) if one.get("name") not in changes]
+        [attribute for attribute in old.get("attribute", ()) if attribute.get("name") not in changes]
         if old.get("op_type") == op_type
         else []
     )
     inputs = [value.name if value is not None else "" for value in node.inputs]
     outputs = [value.name for value in node.outputs]
     op = {
-        "input": inputs[: max((index + 1 for index, one in enumerate(inputs) if one), default=0)],
+        "input": inputs[: max((index + 1 for index, tensor in enumerate(inputs) if tensor), default=0)],
         "output": outputs,
         "name": node.name,
         "op_type": op_type,
@@ -213,14 +213,14 @@ def scalar_of(value: Value | None) -> float | None:
 
 def near(value: Value | None, wanted: float, tolerance: float = 1e-3) -> bool:
     """Whether a value is a constant of about this number."""
-    found = scalar_of(value)
-    return found is not None and abs(found - wanted) <= tolerance * abs(wanted)
+    scalar = scalar_of(value)
+    return scalar is not None and abs(scalar - wanted) <= tolerance * abs(wanted)
 
 
 def producer(value: Value | None, *words: str) -> Node | None:
     """The node that makes a value, where it stands for one of these ONNX operators."""
     node = value.producer if value is not None else None
-    return node if node is not None and word(node) in words else None
+    return node if node is not None and op_type_of(node) in words else None
 
 
 def other_input(node: Node, value: Value) -> Value | None:

@@ -81,26 +81,26 @@ def _malformed(path: Path, reason: str) -> AtcError:
 
 def _from_lines(path: Path, text: str) -> dict[str, dict[str, bool]]:
     """One `PassName:on` a line; a name counts in both groups."""
-    found: dict[str, bool] = {}
+    states: dict[str, bool] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         name, colon, state = (part.strip() for part in line.partition(":"))
         if not colon or not name or state not in _STATES:
             raise _malformed(path, f"line {number} is {line.strip()!r}")
-        if name in found:
+        if name in states:
             raise _malformed(path, f"line {number} names {name} again")
-        found[name] = _STATES[state]
-    return {group: dict(found) for group in GROUPS}
+        states[name] = _STATES[state]
+    return {group: dict(states) for group in GROUPS}
 
 
 def _from_json(path: Path, text: str) -> dict[str, dict[str, bool]]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
+        entries = dict(pairs)
+        if len(entries) != len(pairs):
             names = [name for name, _ in pairs]
             raise _malformed(path, f"{next(name for name in names if names.count(name) > 1)} is there twice")
-        return made
+        return entries
 
     try:
         content = json.loads(text, object_pairs_hook=unique)
@@ -109,28 +109,28 @@ def _from_json(path: Path, text: str) -> dict[str, dict[str, bool]]:
     groups = content.get("Switch")
     if not isinstance(groups, dict) or len(content) != 1:
         raise _malformed(path, "it must hold the one entry Switch, an object")
-    found = {}
+    switches = {}
     for group, entries in groups.items():
         if group not in GROUPS or not isinstance(entries, dict):
             raise _malformed(path, f"Switch holds {group!r}; GraphFusion and UBFusion, both objects, may stand there")
         for name, state in entries.items():
             if not isinstance(state, str) or state not in _STATES:
                 raise _malformed(path, f"{name} has the value {state!r}; on and off may stand there")
-        found[group] = {name: _STATES[state] for name, state in entries.items()}
-    return found
+        switches[group] = {name: _STATES[state] for name, state in entries.items()}
+    return switches
 
 
 def parse_option(text: str) -> dict[str, bool]:
     """`PassA:on;PassB:off`."""
-    found: dict[str, bool] = {}
+    states: dict[str, bool] = {}
     for part in text.split(";"):
         if not part.strip():
             continue
-        name, colon, state = (one.strip() for one in part.partition(":"))
-        if not colon or not name or state not in _STATES or name in found:
+        name, colon, state = (text_part.strip() for text_part in part.partition(":"))
+        if not colon or not name or state not in _STATES or name in states:
             reason = (
                 f"{name} is there twice"
-                if name in found
+                if name in states
                 else f"{part.strip()!r} is not of the form PassName:on or PassName:off"
             )
             raise AtcError(
@@ -139,8 +139,8 @@ def parse_option(text: str) -> dict[str, bool]:
                 "the value cannot be read",
                 'write "PassA:on;PassB:off"',
             )
-        found[name] = _STATES[state]
-    return found
+        states[name] = _STATES[state]
+    return states
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -162,17 +162,17 @@ class FusionReport:
 
     def counts(self, name: str) -> tuple[int, int]:
         """(matches, effects) of a pass."""
-        found = next((one[name] for one in self._counts.values() if name in one), [0, 0])
-        return found[0], found[1]
+        pair = next((group_counts[name] for group_counts in self._counts.values() if name in group_counts), [0, 0])
+        return pair[0], pair[1]
 
     def content(self, session: int = 0, graph: int = 0) -> list[dict[str, Any]]:
         """What `fusion_result.json` holds: counters are text, passes that never matched are left out."""
         inner: dict[str, Any] = {}
-        for group, word in ((GRAPH, "graph_fusion"), (UB, "ub_fusion")):
+        for group, key in ((GRAPH, "graph_fusion"), (UB, "ub_fusion")):
             if group not in self.groups:
                 continue
             extra = {"repository_hit_times": "0"} if group == UB else {}
-            inner[word] = {
+            inner[key] = {
                 name: {"effect_times": str(effect), "match_times": str(match), **extra}
                 for name, (match, effect) in sorted(self._counts[group].items())
             }

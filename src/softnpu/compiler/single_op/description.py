@@ -74,8 +74,8 @@ class SingleOp:
         """By what a program finds the model at run time; plain JSON values."""
         return {
             "op": self.op,
-            "inputs": [one.key() for one in self.inputs],
-            "outputs": [one.key() for one in self.outputs],
-            "ranges": [[list(pair) for pair in one.ranges] for one in self.inputs],
+            "inputs": [tensor.key() for tensor in self.inputs],
+            "outputs": [tensor.key() for tensor in self.outputs],
+            "ranges": [[list(pair) for pair in tensor.ranges] for tensor in self.inputs],
             "attrs": {key: self.attrs[key] for key in sorted(self.attrs)},
         }

@@ -38,22 +38,24 @@ def read(path: Path) -> list[SingleOp]:
     if len(data) > _FILE_BYTES:
         raise error("E10024", value=path, reason=f"it has more than {_FILE_BYTES} bytes")
     try:
-        found = json.loads(data)
-        json.dumps(found, ensure_ascii=False).encode()  # JSON can write half a character, which no name may hold
+        content = json.loads(data)
+        json.dumps(content, ensure_ascii=False).encode()  # JSON can write half a character, which no name may hold
     except RecursionError as problem:
         raise error("E10025", value=path, reason="it is nested too deeply") from problem
     except ValueError as problem:
         raise error("E10025", value=path, reason=problem) from problem
-    rows = [found] if isinstance(found, dict) else found
+    rows = [content] if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows:
-        raise error("E10023", name="file", value=type(found).__name__, reason="it must be a list of operators")
+        raise error("E10023", name="file", value=type(content).__name__, reason="it must be a list of operators")
     described = [_operator(row, index) for index, row in enumerate(rows)]
     seen: set[str] = set()
-    for index, one in enumerate(described):
-        word = one.file_name(index)
-        if word in seen:
-            raise error("E10023", name="name", value=one.name, reason=f"operators before {index} make {word} already")
-        seen.add(word)
+    for index, operator in enumerate(described):
+        file_name = operator.file_name(index)
+        if file_name in seen:
+            raise error(
+                "E10023", name="name", value=operator.name, reason=f"operators before {index} make {file_name} already"
+            )
+        seen.add(file_name)
     return described
 
 
@@ -79,7 +81,7 @@ def _tensors(op: str, row: dict[str, Any], key: str) -> tuple[Tensor, ...]:
     listed = row.get(key, [])
     if not isinstance(listed, list):
         raise error("E10023", name=key, value=listed, reason="it must be a list of tensors")
-    return tuple(_tensor(op, one, f"{key.partition('_')[0]} {index}") for index, one in enumerate(listed))
+    return tuple(_tensor(op, row, f"{key.partition('_')[0]} {index}") for index, row in enumerate(listed))
 
 
 def _tensor(op: str, row: Any, where: str) -> Tensor:
@@ -106,12 +108,12 @@ def _tensor(op: str, row: Any, where: str) -> Tensor:
 
 
 def _word(row: dict[str, Any], key: str, known: dict[str, int], fold: Any, fail: Any) -> int:
-    word = row.get(key)
-    if not isinstance(word, str):
-        raise fail(f"{key} is missing" if key not in row else f"{key} must be a text, not {word!r}")
-    if fold(word) not in known:
-        raise fail(f"{key} {word!r} is not known; use one of {', '.join(list(known)[:12])} …")
-    return known[fold(word)]
+    spelling = row.get(key)
+    if not isinstance(spelling, str):
+        raise fail(f"{key} is missing" if key not in row else f"{key} must be a text, not {spelling!r}")
+    if fold(spelling) not in known:
+        raise fail(f"{key} {spelling!r} is not known; use one of {', '.join(list(known)[:12])} …")
+    return known[fold(spelling)]
 
 
 def _dims(row: dict[str, Any], key: str, fail: Any) -> Shape:
@@ -128,8 +130,8 @@ def _ranges(row: dict[str, Any], shape: Shape, fail: Any) -> tuple[tuple[int, in
     """One pair per dim; the file has one for each unknown dim."""
     pairs = row.get("shape_range", [])
     valid = isinstance(pairs, list) and all(
-        isinstance(one, list) and len(one) == 2 and all(type(end) is int and end in _INT64 for end in one)
-        for one in pairs
+        isinstance(pair, list) and len(pair) == 2 and all(type(end) is int and end in _INT64 for end in pair)
+        for pair in pairs
     )
     if not valid:
         raise fail(f"shape_range must be a list of pairs [low, high], not {pairs!r}")
@@ -147,20 +149,22 @@ def _ranges(row: dict[str, Any], shape: Shape, fail: Any) -> tuple[tuple[int, in
 
 
 def _constant(row: dict[str, Any], dtype: int, shape: Shape, fail: Any) -> Constant:
-    values, word = row.get("const_value"), numpy_name(dtype)
-    if not isinstance(values, list) or any(isinstance(one, list | dict | str) or one is None for one in values):
+    values, numpy_type = row.get("const_value"), numpy_name(dtype)
+    if not isinstance(values, list) or any(isinstance(value, list | dict | str) or value is None for value in values):
         raise fail(f"const_value must be a list of numbers, not {values!r}")
-    if not word:
+    if not numpy_type:
         raise fail("a constant of this type is not supported")
     if any(dim < 0 for dim in shape) or math.prod(shape) != len(values):
         raise fail(f"const_value has {len(values)} numbers, the shape {list(shape)} needs another count")
-    if np.dtype(word).kind in "iu":
-        limits = np.iinfo(word)
-        bad = [one for one in values if one != int(one) or not limits.min <= one <= limits.max]
+    if np.dtype(numpy_type).kind in "iu":
+        limits = np.iinfo(numpy_type)
+        bad = [value for value in values if value != int(value) or not limits.min <= value <= limits.max]
         if bad:
-            raise fail(f"const_value {bad[0]} is no number of the type {word}")
+            raise fail(f"const_value {bad[0]} is no number of the type {numpy_type}")
     try:
-        return Constant.of(np.asarray(values).astype(word).reshape(shape) if values else np.zeros(shape, word))
+        return Constant.of(
+            np.asarray(values).astype(numpy_type).reshape(shape) if values else np.zeros(shape, numpy_type)
+        )
     except (OverflowError, ValueError, TypeError) as problem:
         raise fail(f"const_value does not fit the type: {problem}") from problem
 
@@ -174,13 +178,13 @@ def _attributes(op: str, row: dict[str, Any]) -> dict[str, Any]:
     listed = row.get("attr", [])
     if not isinstance(listed, list):
         raise error("E10023", name="attr", value=listed, reason="it must be a list of attributes")
-    found: dict[str, Any] = {}
-    for index, one in enumerate(listed):
-        name = one.get("name") if isinstance(one, dict) else None
+    attributes: dict[str, Any] = {}
+    for index, entry in enumerate(listed):
+        name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str) or not name:
             raise error("E10029", op=op, index=index)
-        found[name] = _attribute(op, name, one.get("type"), one.get("value"))
-    return found
+        attributes[name] = _attribute(op, name, entry.get("type"), entry.get("value"))
+    return attributes
 
 
 def _attribute(op: str, name: str, kind: Any, value: Any) -> Any:
@@ -205,8 +209,8 @@ def _attribute(op: str, name: str, kind: Any, value: Any) -> Any:
     if base == "list_int":
         if not all(isinstance(inner, list) for inner in value):
             raise fail("a list_list_int is a list of lists")
-        return [[_scalar("int", one, fail) for one in inner] for inner in value]
-    return [_scalar(base, one, fail) for one in value]
+        return [[_scalar("int", item, fail) for item in inner] for inner in value]
+    return [_scalar(base, item, fail) for item in value]
 
 
 def _scalar(kind: str, value: Any, fail: Any) -> Any:

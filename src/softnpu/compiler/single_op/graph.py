@@ -112,35 +112,35 @@ def _logical(op: SingleOp, tensor: Tensor, where: str) -> tuple[Shape | None, in
         return None if tensor.shape == UNKNOWN_RANK else tensor.shape, tensor.format
     if tensor.origin_shape is not None:
         return tensor.origin_shape, tensor.origin_format
-    word, dims = format_word(tensor.format), tensor.shape
-    if word == "FRACTAL_NZ" and len(dims) >= 4:  # whole blocks
+    format_name, dims = format_word(tensor.format), tensor.shape
+    if format_name == "FRACTAL_NZ" and len(dims) >= 4:  # whole blocks
         return (*dims[:-4], dims[-3] * dims[-2], dims[-4] * dims[-1]), ND
-    if word == "NC1HWC0" and len(dims) == 5:
+    if format_name == "NC1HWC0" and len(dims) == 5:
         return (dims[0], dims[1] * dims[4], dims[2], dims[3]), 0
     raise error(
         "E10027",
         op=op.op,
         tensor=where,
-        reason=f"the format {word} with the shape {list(dims)} needs origin_shape and origin_format",
+        reason=f"the format {format_name} with the shape {list(dims)} needs origin_shape and origin_format",
     )
 
 
 def _input_names(op: SingleOp, operator: ops.Operator) -> list[str]:
     """CANN's names: those of the schema; a tensor of a variadic input is `<base><number>`."""
-    schema = [one.rstrip("?") for one in operator.schema.inputs]
-    found: list[str] = []
+    schema = [name.rstrip("?") for name in operator.schema.inputs]
+    names: list[str] = []
     counts: dict[str, int] = {}
-    place = 0
+    position = 0
     for tensor in op.inputs:
-        word = schema[min(place, len(schema) - 1)] if schema else "x"
-        group = tensor.dynamic_input or (word[:-1] if word.endswith("*") else "")
+        name = schema[min(position, len(schema) - 1)] if schema else "x"
+        group = tensor.dynamic_input or (name[:-1] if name.endswith("*") else "")
         if group:
             number = counts[group] = counts.get(group, -1) + 1
-            found.append(f"{group}{number}")
+            names.append(f"{group}{number}")
             continue
-        found.append(word)
-        place += 1
-    return found
+        names.append(name)
+        position += 1
+    return names
 
 
 def _agree(graph: Graph, op: SingleOp, index: int, node: Node, said: Shape | None) -> Value:
@@ -150,8 +150,8 @@ def _agree(graph: Graph, op: SingleOp, index: int, node: Node, said: Shape | Non
         value.dtype = tensor.dtype
     if value.dtype != tensor.dtype:
         if (value.dtype, tensor.dtype) not in _CASTS:
-            found = f"it has the type {numpy_name(value.dtype) or value.dtype}, the description says {numpy_name(tensor.dtype) or tensor.dtype}"
-            raise error("E10027", op=op.op, tensor=f"output {index}", reason=found)
+            difference = f"it has the type {numpy_name(value.dtype) or value.dtype}, the description says {numpy_name(tensor.dtype) or tensor.dtype}"
+            raise error("E10027", op=op.op, tensor=f"output {index}", reason=difference)
         cast = graph.op("Cast", [value], f"{node.name}_Cast", 1, dst_type=tensor.dtype)
         cast.output.dtype, cast.output.shape, cast.output.format = tensor.dtype, value.shape, value.format
         value = cast.output

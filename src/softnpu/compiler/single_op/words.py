@@ -12,7 +12,7 @@ FORMATS = (
     "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN", "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC", "DHWNC",
     "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED", "ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN",
 )  # fmt: skip
-FORMAT_NUMBERS = {word: number for number, word in enumerate(FORMATS)}
+FORMAT_NUMBERS = {name: number for number, name in enumerate(FORMATS)}
 ND, RESERVED = TensorFormat.ND, 40
 
 UNDEFINED = DType.UNDEFINED  # the aclDataType of an absent input
@@ -24,7 +24,7 @@ _BY_NUMBER = {
     34: ("hifloat8",), 35: ("float8_e5m2",), 36: ("float8_e4m3fn",), 37: ("float8_e8m0",), 38: ("float6_e3m2",),
     39: ("float6_e2m3",), 40: ("float4_e2m1",), 41: ("float4_e1m2",), UNDEFINED: ("undefined",),
 }  # fmt: skip
-DTYPE_NUMBERS = {word: number for number, words in _BY_NUMBER.items() for word in words}
+DTYPE_NUMBERS = {name: number for number, words in _BY_NUMBER.items() for name in words}
 
 
 def format_word(number: int) -> str:

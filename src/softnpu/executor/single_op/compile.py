@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.compiler import build
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.interface import model_info, shapes
+from softnpu.compiler.interface.model_info import describe_model
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Shapes
 from softnpu.compiler.single_op.graph import to_graph
+from softnpu.compiler.write import write
 
 
 def compile_op(op: Any) -> tuple[bytes, dict[str, Any]]:
     """The model of an operator as the content of an `.om` file, and its key."""
     try:
         graph = to_graph(op)
-        info = model_info.describe_model(graph, shapes.Shapes())
+        info = describe_model(graph, Shapes())
         key = info.run.single_op = op.key()
         with tempfile.TemporaryDirectory(prefix="softnpu-op-") as folder:
             path = Path(folder) / "op.om"
-            build.write(graph, info, path, Options(), check=True)
+            write(graph, info, path, Options(), check=True)
             return path.read_bytes(), key
     except AtcError as error:
         raise NpuError(

@@ -5,32 +5,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softnpu.flow import codes, log, settings
 from softnpu.flow.application import options
 from softnpu.flow.drawing import naming
 from softnpu.flow.errors import DfException
-
-if TYPE_CHECKING:
-    from softnpu.flow.application.graph import FlowGraph
+from softnpu.flow.state import state as state
 
 ENGINE = "softnpu.flow.engine"
 RUN_MODE = "ge.graphRunMode"
-
-
-class State:
-    """What `init` set up; there is one per program, and a forked child has no part in it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.options: dict[str, str] | None = None
-        self.graphs: list[FlowGraph] = []
-        self.owner = 0
-
-
-state = State()
 
 
 def init(flow_options: dict[str, str]) -> None:

@@ -47,15 +47,15 @@ def chosen(
     """The inputs of the graph that are in the dict; others in it mean nothing here."""
     if not isinstance(feed_dict, Mapping):
         raise Refused(codes.PARAM_INVALID, f"feed_dict is a dict of FlowData to values, not {type(feed_dict).__name__}")
-    found = [(index, data, feed_dict[data]) for index, data in enumerate(inputs) if data in feed_dict]
+    fed = [(index, data, feed_dict[data]) for index, data in enumerate(inputs) if data in feed_dict]
     if not inputs:
         raise Refused(codes.PARAM_INVALID, "the graph has no input, so nothing starts it; draw it from a df.FlowData")
-    if not found:
+    if not fed:
         raise Refused(codes.PARAM_INVALID, f"no input of the graph is fed; it has {[data.name for data in inputs]}")
-    if len(found) < len(inputs) and not partial:
+    if len(fed) < len(inputs) and not partial:
         missing = [data.name for data in inputs if data not in feed_dict]
         raise Refused(codes.PARAM_INVALID, f"inputs {missing} are not fed; feed them too, or pass partial_inputs=True")
-    return found
+    return fed
 
 
 def tensor_items(

@@ -136,9 +136,9 @@ class FlowGraph(Plannable):
                     codes.NOT_INIT,
                 )
             if not self.started or (self._session is None and not self._compile_only()):
-                made = self.plan()
+                plan = self.plan()
                 if not self._compile_only():
-                    session = self._begin(made)
+                    session = self._begin(plan)
                     try:
                         self._watching.began(session)
                     except BaseException:
@@ -150,10 +150,10 @@ class FlowGraph(Plannable):
                 self.started = True
             return self._session
 
-    def _begin(self, made: Plan) -> Any:
+    def _begin(self, plan: Plan) -> Any:
         """A new session of the engine."""
         try:
-            return engines.start(made, {**made.options, control.ENGINE: self._engine()})
+            return engines.start(plan, {**plan.options, control.ENGINE: self._engine()})
         except OSError as problem:
             if problem.errno != errno.EMFILE:
                 raise
@@ -222,7 +222,8 @@ class FlowGraph(Plannable):
         fetched: Fetched | None = None
         try:
             fetched = session.fetch(outputs, wait, read is feeding.tensors_of, taken)
-            self._watching.timed_out(fetched[2], wait)
+            if fetched[2] == codes.QUEUE_EMPTY:
+                self._watching.timed_out(wait)
             return read(*fetched)
         except BaseException as problem:
             if fetched is None or not isinstance(problem, Exception) or _legible(read, fetched):

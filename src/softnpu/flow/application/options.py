@@ -24,10 +24,10 @@ def _memory(text: str) -> str:
         return f"write at most {_MAX_POOLS} pools"
     total = 0
     for pool in pools:
-        found = _POOL.fullmatch(pool.strip())
-        if not found:
+        match = _POOL.fullmatch(pool.strip())
+        if not match:
             return f"write size:limit in bytes for every pool, not {pool.strip()[:40]!r}"
-        size, limit = int(found[1]), int(found[2])
+        size, limit = int(match[1]), int(match[2])
         if not _MIN_POOL <= size <= _MAX_POOL:
             return f"a pool has {_MIN_POOL} to {_MAX_POOL} bytes, not {size}"
         if limit and not _MIN_POOL <= limit <= _MAX_LIMIT:

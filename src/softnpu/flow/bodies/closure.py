@@ -10,12 +10,12 @@ from typing import Any
 
 from softnpu.flow import codes, engines, log
 from softnpu.flow.bodies.common import source_of
-from softnpu.flow.body import Place, load
+from softnpu.flow.body import InstanceInfo, load
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
 
 Run = Callable[[Sequence[Message], float | None], list[Message]]
-_OUTSIDE = Place("closure", 0, 0)
+_OUTSIDE = InstanceInfo("closure", 0, 0)
 
 
 class Closures:
@@ -24,12 +24,12 @@ class Closures:
     def __init__(self, specs: Mapping[str, BodySpec | Plan]) -> None:
         self._specs = dict(specs)
         self._lines: dict[str, _Line] = {}
-        self._place = _OUTSIDE
+        self._instance = _OUTSIDE
         self._lock = threading.Lock()
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Load everything now: what cannot be loaded is an error of the deployment, not of the first run."""
-        self._place = place
+        self._instance = instance
         for key in self._specs:
             self._line(key)
 
@@ -42,10 +42,10 @@ class Closures:
             if timeout_ms < -1:
                 raise ValueError(f"the timeout is {timeout_ms} ms; use -1 to wait for ever, or 0 and more")
             outputs = self._line(key).run(messages, None if timeout_ms == -1 else timeout_ms / 1000)
-            return codes.SUCCESS, [_returned(one, messages) for one in outputs]
+            return codes.SUCCESS, [_returned(output, messages) for output in outputs]
         except Exception as problem:
             text = str(problem) or type(problem).__name__
-            log.error("node %s: run_flow_model(%r) failed: %s", self._place.node, key, text)
+            log.error("node %s: run_flow_model(%r) failed: %s", self._instance.node, key, text)
             return codes.FUNC_FAILED, []
 
     def close(self) -> None:
@@ -57,12 +57,12 @@ class Closures:
 
     def _line(self, key: str) -> _Line:
         with self._lock:
-            found = self._lines.get(key)
-            if found is None:
+            line = self._lines.get(key)
+            if line is None:
                 spec = self._specs[key]
-                work = _Nested(spec) if isinstance(spec, Plan) else _Single(spec, self._place)
-                found = self._lines[key] = _Line(key, work)
-            return found
+                work = _Nested(spec) if isinstance(spec, Plan) else _Single(spec, self._instance)
+                line = self._lines[key] = _Line(key, work)
+            return line
 
 
 def _returned(message: Message, inputs: Sequence[Message]) -> Message:
@@ -138,9 +138,9 @@ class _Job:
 class _Single:
     """A model."""
 
-    def __init__(self, spec: BodySpec, place: Place) -> None:
+    def __init__(self, spec: BodySpec, instance: InstanceInfo) -> None:
         self._body: Any = load(spec)
-        self._body.start(place)
+        self._body.start(instance)
 
     def run(self, messages: Sequence[Message], end: float | None) -> list[Message]:
         results: list[Message] = self._body.results(messages)
@@ -164,9 +164,9 @@ class _Nested:
         self._turn += 1
         fresh = []
         for index, message in enumerate(messages):
-            one = message.copy()
-            one.trans_id, one.user_trans = 0, False  # the nested graph counts for itself
-            fresh.append((index, one))
+            copy = message.copy()
+            copy.trans_id, copy.user_trans = 0, False  # the nested graph counts for itself
+            fresh.append((index, copy))
         self._check("feed", self._session.feed_many(fresh, _left(end)))
         while True:
             outputs, _, code = self._session.fetch(list(range(len(self._plan.outputs))), _left(end), False)

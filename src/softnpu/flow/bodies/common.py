@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from softnpu.flow.body import Inlet, Place
+from softnpu.flow.body import Inlet, InstanceInfo
 from softnpu.flow.functions.flowmsg import FlowMsgQueue
 from softnpu.flow.functions.running import current
 from softnpu.flow.message import Message
@@ -14,14 +14,14 @@ from softnpu.flow.values.register import MsgTypeRegister
 
 
 @contextmanager
-def inside(place: Place) -> Iterator[None]:
+def inside(instance: InstanceInfo) -> Iterator[None]:
     """User code runs here: `get_running_…` answer for this place."""
-    before = current.place
-    current.place = place
+    before = current.instance
+    current.instance = instance
     try:
         yield
     finally:
-        current.place = before
+        current.instance = before
 
 
 def source_of(messages: Sequence[Message]) -> Message | None:
@@ -36,10 +36,10 @@ def queues_of(
     known: dict[int, list[FlowMsgQueue]], function: int, inlets: Sequence[Inlet], register: MsgTypeRegister
 ) -> list[FlowMsgQueue]:
     """The queue objects of a stream function: the same ones at every entry."""
-    found = known.get(function)
-    if found is None:
-        found = known[function] = [FlowMsgQueue(inlet, register) for inlet in inlets]
-    return found
+    queues = known.get(function)
+    if queues is None:
+        queues = known[function] = [FlowMsgQueue(inlet, register) for inlet in inlets]
+    return queues
 
 
 Call = Callable[[Sequence[Message], Any], int]

@@ -9,9 +9,9 @@ from typing import Any
 
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import Call, inside, queues_of, source_of
-from softnpu.flow.body import Inlet, Outlet, Place
-from softnpu.flow.drawing import work
+from softnpu.flow.body import Inlet, InstanceInfo, Outlet
 from softnpu.flow.errors import DfAbortException
+from softnpu.flow.functions import work
 from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue, value_of
 from softnpu.flow.functions.running import current
 from softnpu.flow.functions.wrappers import report
@@ -34,18 +34,18 @@ class FunctionBody:
     def __init__(self, data: dict[str, Any]) -> None:
         self._data = data
         self._register = MsgTypeRegister()
-        self._place: Place | None = None
+        self._instance: InstanceInfo | None = None
         self._calls: list[Call] = []
         self._streams: list[Callable[[Sequence[FlowMsgQueue], Outlet], int]] = []
         self._queues: dict[int, list[FlowMsgQueue]] = {}
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Path, register, hook, object, constructor: in this order, so that a hook comes before any import of the object."""
         data = self._data
         work.unpack_path(data["path"])
         self._register = MsgTypeRegister.loads(data["register"])
-        self._place = place
-        with inside(place):
+        self._instance = instance
+        with inside(instance):
             if data["hook"] is not None:
                 pickle_loads(data["hook"])()
             targets = load_targets(pickle_loads(data["object"]), data["functions"])
@@ -57,21 +57,21 @@ class FunctionBody:
 
     def call(self, function: int, messages: Sequence[Message], out: Outlet) -> int:
         """One call with one value per input."""
-        before = current.place
-        current.place = self._place
+        before = current.instance
+        current.instance = self._instance
         try:
             return self._calls[function](messages, out)
         finally:
-            current.place = before
+            current.instance = before
 
     def stream(self, function: int, inlets: Sequence[Inlet], out: Outlet) -> int:
         """One entry of a stream function."""
-        before = current.place
-        current.place = self._place
+        before = current.instance
+        current.instance = self._instance
         try:
             return self._streams[function](queues_of(self._queues, function, inlets, self._register), out)
         finally:
-            current.place = before
+            current.instance = before
 
     def notice(self, trans_id: int, code: int, context_id: int) -> None:
         """Plain functions cannot hear of exceptions (`takes_exceptions`)."""

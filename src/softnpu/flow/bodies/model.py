@@ -13,7 +13,7 @@ from softnpu.executor import choose
 from softnpu.executor.engines.base import Place as Spot
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import source_of
-from softnpu.flow.body import Inlet, Outlet, Place
+from softnpu.flow.body import Inlet, InstanceInfo, Outlet
 from softnpu.flow.message import ARRAY, LOCAL, TENSOR, TENSOR_DATA, TORCH_TENSOR, Message
 from softnpu.flow.values import codec, dtypes, torch_door
 from softnpu.flow.values.tensor import Tensor, allocate
@@ -50,18 +50,18 @@ class Runner:
         self.name = str(data["name"])
         source = Om.open(Path(data["path"])) if "path" in data else Om(data["om"])
         info = self._info = source.info()
-        if any(one.name.startswith(PARAMETERS) for one in info.inputs):
+        if any(tensor.name.startswith(PARAMETERS) for tensor in info.inputs):
             raise Refused(
                 codes.PARAM_INVALID, f"the model {self.name} takes AIPP settings at run time; use static AIPP"
             )
-        for one in (*info.inputs, *info.outputs):
-            _numpy_type(one.dtype, one.name)
-        self._fed = [one for one in info.inputs if one.name != SHAPE_INPUT]
-        names = dict(zip((one.name for one in info.inputs), info.run.engine_inputs, strict=True))
-        self._input_names = [str(names[one.name]) for one in self._fed]
+        for tensor in (*info.inputs, *info.outputs):
+            _numpy_type(tensor.dtype, tensor.name)
+        self._fed = [tensor for tensor in info.inputs if tensor.name != SHAPE_INPUT]
+        names = dict(zip((tensor.name for tensor in info.inputs), info.run.engine_inputs, strict=True))
+        self._input_names = [str(names[tensor.name]) for tensor in self._fed]
         self._output_names = list(info.run.engine_outputs)
-        self._inputs = [int(one) for one in data["inputs"]]  # the model's index for each of the node's
-        self._outputs = [int(one) for one in data["outputs"]]
+        self._inputs = [int(index) for index in data["inputs"]]  # the model's index for each of the node's
+        self._outputs = [int(index) for index in data["outputs"]]
         taken = [self._output_names[index] for index in self._outputs]
         self.fresh = len(set(taken)) == len(taken)  # no two results share memory
         self._engine = choose.open_model(source, info)
@@ -70,78 +70,78 @@ class Runner:
         """Give the engine back."""
         self._engine.close()
 
-    def run(self, given: Sequence[Array]) -> list[Array]:
+    def run(self, fed: Sequence[Array]) -> list[Array]:
         """One run; Refused says what is wrong with the inputs."""
-        arrays = self._arranged(given)
+        arrays = self._arranged(fed)
         gear = self._gear(arrays)
         inputs = [
-            Spot(name, one.dtype, array.shape, int(array.ctypes.data))
-            for name, one, array in zip(self._input_names, self._fed, arrays, strict=True)
+            Spot(name, tensor.dtype, array.shape, int(array.ctypes.data))
+            for name, tensor, array in zip(self._input_names, self._fed, arrays, strict=True)
         ]
-        made: dict[str, Array | None] = {}
+        outputs: dict[str, Array | None] = {}
         spots = []
         for index, name in enumerate(self._output_names):
-            if name in made:  # one tensor that is several outputs
+            if name in outputs:  # one tensor that is several outputs
                 continue
-            array = made[name] = self._room(index, gear)
+            array = outputs[name] = self._room(index, gear)
             address, shape = (0, None) if array is None else (int(array.ctypes.data), array.shape)
             spots.append(Spot(name, self._info.outputs[index].dtype, shape, address))
         plan = self._engine.plan(inputs, spots)
         plan.run()
         loose = iter(plan.results())
-        for name, array in made.items():
+        for name, array in outputs.items():
             if array is None:
-                made[name] = _owned(*next(loose))
-        return [self._named(made, index) for index in self._outputs]
+                outputs[name] = _owned(*next(loose))
+        return [self._named(outputs, index) for index in self._outputs]
 
-    def _named(self, made: dict[str, Array | None], index: int) -> Array:
-        array = made[self._output_names[index]]
+    def _named(self, outputs: dict[str, Array | None], index: int) -> Array:
+        array = outputs[self._output_names[index]]
         assert array is not None
         return array
 
     def _room(self, index: int, gear: int | None) -> Array | None:
         """Memory for an output, taken where messages lie; None where only the run tells its size."""
-        one = self._info.outputs[index]
-        dims = self._info.gear_outputs[gear][index] if gear is not None and self._info.gear_outputs else one.dims
+        tensor = self._info.outputs[index]
+        dims = self._info.gear_outputs[gear][index] if gear is not None and self._info.gear_outputs else tensor.dims
         if any(dim < 0 for dim in dims):
             return None
-        return allocate(dims, _numpy_type(one.dtype, one.name))
+        return allocate(dims, _numpy_type(tensor.dtype, tensor.name))
 
-    def _arranged(self, given: Sequence[Array]) -> list[Array]:
+    def _arranged(self, inputs: Sequence[Array]) -> list[Array]:
         """The inputs in the model's order, each of the right type and shape."""
-        if len(given) != len(self._fed):
-            names = ", ".join(one.name for one in self._fed)
-            raise Refused(codes.PARAM_INVALID, f"{len(given)} inputs came, the model has {len(self._fed)}: {names}")
-        arrays: list[Array] = [np.empty(0)] * len(given)
-        for place, array in zip(self._inputs, given, strict=True):
-            self._check(place, array)
-            arrays[place] = np.ascontiguousarray(array) if array.ndim else array
+        if len(inputs) != len(self._fed):
+            names = ", ".join(tensor.name for tensor in self._fed)
+            raise Refused(codes.PARAM_INVALID, f"{len(inputs)} inputs came, the model has {len(self._fed)}: {names}")
+        arrays: list[Array] = [np.empty(0)] * len(inputs)
+        for index, array in zip(self._inputs, inputs, strict=True):
+            self._check(index, array)
+            arrays[index] = np.ascontiguousarray(array) if array.ndim else array
         return arrays
 
-    def _check(self, place: int, array: Array) -> None:
-        one = self._fed[place]
-        wanted = _numpy_type(one.dtype, one.name)
+    def _check(self, index: int, array: Array) -> None:
+        tensor = self._fed[index]
+        wanted = _numpy_type(tensor.dtype, tensor.name)
         if array.dtype != wanted:
             raise Refused(
                 codes.DATATYPE_INVALID,
-                f"input {place} ({one.name}) has the type {array.dtype}, the model takes {wanted}",
+                f"input {index} ({tensor.name}) has the type {array.dtype}, the model takes {wanted}",
             )
         if self._info.gears:
             return  # told together with the others
-        dims = one.dims_v2 if self._aipp(one.name) == _STATIC_AIPP else one.dims
+        dims = tensor.dims_v2 if self._aipp(tensor.name) == _STATIC_AIPP else tensor.dims
         fits = list(dims) == [-2] or (
             len(dims) == array.ndim
             and all(want in (-1, dim) for want, dim in zip(dims, array.shape, strict=True))
             and all(
                 low <= dim and (high < 0 or dim <= high)
-                for (low, high), dim in zip(one.ranges, array.shape, strict=False)
+                for (low, high), dim in zip(tensor.ranges, array.shape, strict=False)
             )
         )
         if not fits:
-            bounds = f" with the ranges {[list(pair) for pair in one.ranges]}" if one.ranges else ""
+            bounds = f" with the ranges {[list(pair) for pair in tensor.ranges]}" if tensor.ranges else ""
             raise Refused(
                 codes.SHAPE_INVALID,
-                f"input {place} ({one.name}) has the shape {list(array.shape)}, the model takes {list(dims)}{bounds}",
+                f"input {index} ({tensor.name}) has the shape {list(array.shape)}, the model takes {list(dims)}{bounds}",
             )
 
     def _aipp(self, name: str) -> int:
@@ -164,10 +164,10 @@ class Runner:
 @functools.cache
 def _numpy_type(number: int, name: str) -> np.dtype[Any]:
     """The NumPy type of a model's tensor; there are types that no message can carry."""
-    for one in dtypes.ALL:
-        if int(one.dtype) == number and one is not dtypes.DT_STRING:
-            found: np.dtype[Any] = np.dtype(dtypes.numpy_type(one))
-            return found
+    for kind in dtypes.ALL:
+        if int(kind.dtype) == number and kind is not dtypes.DT_STRING:
+            dtype: np.dtype[Any] = np.dtype(dtypes.numpy_type(kind))
+            return dtype
     raise Refused(codes.DATATYPE_INVALID, f"the tensor {name} has the type {number}, which messages cannot carry")
 
 
@@ -206,9 +206,9 @@ class ModelBody:
         self._node = str(data["name"])
         self.runner: Runner | None = None
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Load the model."""
-        self._node = place.node
+        self._node = instance.node
         self.runner = Runner(self._data)
 
     def call(self, function: int, messages: Sequence[Message], out: Outlet) -> int:
@@ -232,14 +232,14 @@ class ModelBody:
             raise Refused(codes.PARAM_INVALID, "no inputs came")
         if first.null:
             return [Message().inherit(first) for _ in self._data["outputs"]]
-        if any(one.null for one in messages):
+        if any(message.null for message in messages):
             raise Refused(codes.PARAM_INVALID, "some inputs came without data; a model needs all of them")
-        arrays = self.runner.run([array_of(one) for one in messages])
-        made = [Message(codec.encode_tensor(array), TENSOR_DATA).inherit(first) for array in arrays]
+        arrays = self.runner.run([array_of(message) for message in messages])
+        results = [Message(codec.encode_tensor(array), TENSOR_DATA).inherit(first) for array in arrays]
         if self.runner.fresh:
-            for one in made:
-                one.payload.owned = True
-        return made
+            for message in results:
+                message.payload.owned = True
+        return results
 
     def stream(self, function: int, inlets: Sequence[Inlet], out: Outlet) -> int:
         """Models take one message per input."""

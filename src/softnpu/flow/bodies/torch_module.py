@@ -9,9 +9,9 @@ from typing import Any
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.common import inside, source_of
 from softnpu.flow.bodies.function import load_targets
-from softnpu.flow.body import Inlet, Outlet, Place
-from softnpu.flow.drawing import work
+from softnpu.flow.body import Inlet, InstanceInfo, Outlet
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions import work
 from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.values import torch_door
 from softnpu.flow.values.register import pickle_loads
@@ -32,21 +32,21 @@ class TorchBody:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._data = data
-        self._place: Place | None = None
+        self._instance: InstanceInfo | None = None
         self._functions: list[Function] = []
         self._device: Any = None
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Hook first, then torch, then the program's own code."""
         data = self._data
-        self._place = place
+        self._instance = instance
         work.unpack_path(data["path"])
-        with inside(place):
+        with inside(instance):
             if data["hook"] is not None:
                 pickle_loads(data["hook"])()
             torch_door.torch_npu()
             torch = torch_door.torch()
-            self._device = _device(place)
+            self._device = _device(instance)
             torch.npu.set_device(self._device)
             with torch.no_grad():
                 targets = [target for target, _ in load_targets(pickle_loads(data["object"]), data["functions"])]
@@ -65,7 +65,8 @@ class TorchBody:
                 results = [Message() for _ in outputs]
             else:
                 results = [
-                    Message(torch_door.local(one), TORCH_TENSOR) for one in self._run(target, messages, len(outputs))
+                    Message(torch_door.local(tensor), TORCH_TENSOR)
+                    for tensor in self._run(target, messages, len(outputs))
                 ]
         except (Refused, DfException) as problem:
             log.error("node %s: %s", self._node, problem)
@@ -78,19 +79,19 @@ class TorchBody:
         return codes.SUCCESS
 
     def _run(self, target: Callable[..., Any], messages: Sequence[Message], count: int) -> tuple[Any, ...]:
-        if any(one.null for one in messages):
+        if any(each.null for each in messages):
             raise Refused(f"{_name(target)} got an input without data; npu_model needs npu tensors")
-        assert self._place is not None, "start comes first"
-        with inside(self._place), torch_door.torch().no_grad():
-            found = target(*[torch_door.tensor_of(one, self._device) for one in messages])
-        results = (found,) if count == 1 else found
+        assert self._instance is not None, "start comes first"
+        with inside(self._instance), torch_door.torch().no_grad():
+            returned = target(*[torch_door.tensor_of(each, self._device) for each in messages])
+        results = (returned,) if count == 1 else returned
         if not isinstance(results, tuple) or len(results) != count:
             size = f" of {len(results)}" if isinstance(results, tuple | list) else ""
             raise Refused(
                 f"{_name(target)} must return a tuple of {count} tensors, not a {type(results).__name__}{size}"
             )
-        for index, one in enumerate(results):
-            self._check(target, index, one)
+        for index, each in enumerate(results):
+            self._check(target, index, each)
         return results
 
     def _check(self, target: Callable[..., Any], index: int, value: Any) -> None:
@@ -103,7 +104,7 @@ class TorchBody:
 
     @property
     def _node(self) -> str:
-        return self._place.node if self._place is not None else ""
+        return self._instance.node if self._instance is not None else ""
 
     def stream(self, function: int, inlets: Sequence[Inlet], out: Outlet) -> int:
         """Refused when the node was made."""
@@ -117,14 +118,14 @@ class TorchBody:
         self._functions = []
 
 
-def _device(place: Place) -> Any:
+def _device(instance: InstanceInfo) -> Any:
     """The device of an instance; logic devices may be more than this machine has."""
     count = torch_door.torch().npu.device_count()
-    wanted = max(place.device_id, 0)
+    wanted = max(instance.device_id, 0)
     if wanted >= count:
         log.warning(
             "node %s: device %d is not there, this machine has %d; device %d takes its place (SOFTNPU_DEVICES adds devices)",
-            place.node,
+            instance.node,
             wanted,
             count,
             wanted % count,

@@ -11,10 +11,9 @@ from typing import Any
 from softnpu.flow import codes, log
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.common import inside, queues_of, source_of
-from softnpu.flow.body import Inlet, Outlet, Place
-from softnpu.flow.drawing import work
+from softnpu.flow.body import Inlet, InstanceInfo, Outlet
 from softnpu.flow.errors import DfException
-from softnpu.flow.functions import run_context
+from softnpu.flow.functions import run_context, work
 from softnpu.flow.functions.flowmsg import FlowMsg, FlowMsgQueue
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Function
@@ -38,33 +37,36 @@ class UdfBody:
         self._functions: Sequence[Function] = data["functions"]
         self._maps = [{index: data["output_map"][index] for index in each.outputs} for each in self._functions]
         self._register = MsgTypeRegister()
-        self._place = Place("", 0, 0)
+        self._instance = InstanceInfo("", 0, 0)
         self._targets: list[Callable[..., Any]] = []
         self._queues: dict[int, list[FlowMsgQueue]] = {}
         self._closures: Any = None
         self._notice = _Notice()
 
-    def start(self, place: Place) -> None:
+    def start(self, instance: InstanceInfo) -> None:
         """Load the class, make the object, let it initialise itself."""
         data = self._data
         work.unpack_path(data["path"])
         self._register = MsgTypeRegister.loads(data["register"])
-        self._place = place
+        self._instance = instance
         if data["closures"]:
             self._closures = Closures(data["closures"])
-            self._closures.start(place)
-        with inside(place):
-            made = _load_class(data, self._functions)()
+            self._closures.start(instance)
+        with inside(instance):
+            user_object = _load_class(data, self._functions)()
             for function in self._functions:
-                target = getattr(made, function.name, None)
+                target = getattr(user_object, function.name, None)
                 if target is None:
-                    raise DfException(f"{type(made).__name__} has no function {function.name}.", codes.FUNC_FAILED)
+                    raise DfException(
+                        f"{type(user_object).__name__} has no function {function.name}.", codes.FUNC_FAILED
+                    )
                 self._targets.append(target)
-            initialise = getattr(made, "init_flow_func", None)
-            code = initialise(run_context.PyMetaParams(place)) if initialise is not None else 0
+            initialise = getattr(user_object, "init_flow_func", None)
+            code = initialise(run_context.PyMetaParams(instance)) if initialise is not None else 0
         if type(code) is not int or code:
             raise DfException(
-                f"init_flow_func of node {place.node} returned {code!r}; it has to return 0.", code or codes.FUNC_FAILED
+                f"init_flow_func of node {instance.node} returned {code!r}; it has to return 0.",
+                code or codes.FUNC_FAILED,
             )
 
     def call(self, function: int, messages: Sequence[Message], out: Outlet) -> int:
@@ -73,17 +75,19 @@ class UdfBody:
         if not messages:
             exception, self._notice.exception = self._notice.exception, None
         context = run_context.MetaRunContext(
-            self._place, out, self._maps[function], source_of(messages), self._closures, exception
+            self._instance, out, self._maps[function], source_of(messages), self._closures, exception
         )
         return self._run(function, context, [FlowMsg(message) for message in messages])
 
     def stream(self, function: int, inlets: Sequence[Inlet], out: Outlet) -> int:
         """One entry of a stream function, which gets queues in the place of messages."""
-        context = run_context.MetaRunContext(self._place, out, self._maps[function], None, self._closures, stream=True)
+        context = run_context.MetaRunContext(
+            self._instance, out, self._maps[function], None, self._closures, stream=True
+        )
         return self._run(function, context, queues_of(self._queues, function, inlets, self._register))
 
     def _run(self, function: int, context: run_context.MetaRunContext, inputs: Sequence[Any]) -> int:
-        with inside(self._place):
+        with inside(self._instance):
             code = self._targets[function](context, inputs)
         if isinstance(code, int):
             return int(code)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softnpu.flow.bodies.function import call_with_context
-from softnpu.flow.drawing import work, workspace
+from softnpu.flow.drawing import workspace
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import FuncProcessPoint
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 
 _METHOD_KEYS = ("num_returns", "stream_input", "choice_output")
@@ -135,24 +136,26 @@ def base_data(options: Options) -> dict[str, Any]:
 
 def make_node(point_source: Any, name: str, options: Options) -> tuple[FlowNode, FuncProcessPoint]:
     """A node `<name>_fnode` with a process point for the decorated code."""
-    made: work.Work = point_source._flow_work()
-    node = FlowNode(made.input_num, made.output_num, name=f"{name}_fnode")
+    node_work: work.Work = point_source._flow_work()
+    node = FlowNode(node_work.input_num, node_work.output_num, name=f"{name}_fnode")
     point = FuncProcessPoint(
-        py_func=_Made(made), name=f"{node.name}_pp", workspace_dir=os.path.join(".", workspace.folder_of(node.name))
+        py_func=_WorkSource(node_work),
+        name=f"{node.name}_pp",
+        workspace_dir=os.path.join(".", workspace.folder_of(node.name)),
     )
     node.add_process_point(point)
     node.on_device = options.on_device
     return node, point
 
 
-class _Made:
+class _WorkSource:
     """Work that is already there."""
 
-    def __init__(self, made: work.Work) -> None:
-        self._made = made
+    def __init__(self, node_work: work.Work) -> None:
+        self._work = node_work
 
     def _flow_work(self) -> work.Work:
-        return self._made
+        return self._work
 
 
 class PyFunction:
@@ -233,7 +236,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> None:
 
 def methods(cls: type, options: Options) -> list[tuple[Function, Any]]:
     """The marked methods in the order of their inputs, each with its choice_output."""
-    found: list[tuple[Function, Any]] = []
+    marked: list[tuple[Function, Any]] = []
     first_input = first_output = 0
     for name in dir(cls):
         function = None if name.startswith("__") else getattr(cls, name, None)
@@ -243,9 +246,9 @@ def methods(cls: type, options: Options) -> list[tuple[Function, Any]]:
         inputs, outputs = count_inputs(function), count_outputs(function, marks.get("num_returns"))
         stream = "stream_input" in marks or "stream_input" in options.values
         ports = tuple(range(first_input, first_input + inputs)), tuple(range(first_output, first_output + outputs))
-        found.append((Function(name, *ports, stream), marks.get("choice_output")))
+        marked.append((Function(name, *ports, stream), marks.get("choice_output")))
         first_input, first_output = first_input + inputs, first_output + outputs
-    return found
+    return marked
 
 
 class _Instance:
@@ -256,14 +259,14 @@ class _Instance:
 
     def _flow_work(self) -> work.Work:
         options: Options = self._cls._df_options
-        found = methods(self._cls, options)
+        marked = methods(self._cls, options)
         name = self._cls.__name__
-        if not found:
+        if not marked:
             raise TypeError(f"{name} has no function: mark at least one method with @df.method()")
-        content = (self._cls, self._args, self._kwargs, [choice for _, choice in found])
+        content = (self._cls, self._args, self._kwargs, [choice for _, choice in marked])
         data = {"object": work.code(content, f"The class {name}"), **base_data(options)}
         visible = bool(options.values.get("visible_device_enable"))
-        functions = tuple(function for function, _ in found)
+        functions = tuple(function for function, _ in marked)
         return work.Work(name, functions, options.loader, data, options.resources, visible)
 
 
@@ -274,5 +277,5 @@ def _class_work(cls: Any) -> work.Work:
 def _class_fnode(cls: Any, *args: Any, **kwargs: Any) -> FlowNode:
     """A node; the arguments go to the constructor, in the node's process."""
     node, point = make_node(_Instance(cls, args, kwargs), cls.__name__, cls._df_options)
-    add_methods(node, point)
+    add_methods(node, point.functions)
     return node

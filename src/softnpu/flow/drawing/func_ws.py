@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from softnpu.flow.drawing import work, workspace
+from softnpu.flow.drawing import workspace
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -29,15 +30,15 @@ def _function(part: str) -> Function:
     name, *ports = part.split(":")
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a function: letters, digits and _ are expected")
-    found: dict[str, list[int]] = {"i": [], "o": []}
+    numbers: dict[str, list[int]] = {"i": [], "o": []}
     for port in ports:
         match = _PORT.fullmatch(port)
         if match is None:
             raise ValueError(f"{port!r} of {name} is neither an input like i0 nor an output like o0")
-        found[match[1]].append(int(match[2]))
-    if not found["i"] or not found["o"]:
+        numbers[match[1]].append(int(match[2]))
+    if not numbers["i"] or not numbers["o"]:
         raise ValueError(f"{name} needs at least one input and one output: {name}:i0:o0")
-    return Function(name, tuple(found["i"]), tuple(found["o"]))
+    return Function(name, tuple(numbers["i"]), tuple(numbers["o"]))
 
 
 class FuncWsCreator:
@@ -62,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-f", "--functions", required=True, help='like "Sub:i0:i2:o0,Add:i1:i3:o1"')
     parser.add_argument("-c", "--clz_name", help="name of the class; by default made of the functions' names")
     parser.add_argument("-w", "--workspace", help="directory; by default ./<class>_ws")
-    given = parser.parse_args(arguments)
-    creator = FuncWsCreator(given.functions, given.clz_name, given.workspace)
+    parsed = parser.parse_args(arguments)
+    creator = FuncWsCreator(parsed.functions, parsed.clz_name, parsed.workspace)
     answer = input(
         f"Files will be written to {creator.workspace.resolve()} (existing ones are replaced). Continue? [y/yes] "
     )

@@ -70,10 +70,10 @@ def _functions(item: Item, inputs: int, outputs: int) -> tuple[Function, ...]:
     parts = item.objects("func_list")
     if not parts:
         item.fail("func_list", "is missing or empty; list at least one function")
-    found = tuple(_function(part, inputs, outputs, len(parts) == 1) for part in parts)
-    if len({each.name for each in found}) != len(found):
+    functions = tuple(_function(part, inputs, outputs, len(parts) == 1) for part in parts)
+    if len({each.name for each in functions}) != len(functions):
         item.fail("func_list", "has a function name twice; give every function its own")
-    used = [index for each in found for index in each.inputs]
+    used = [index for each in functions for index in each.inputs]
     if len(set(used)) != len(used):
         item.fail("func_list", "gives an input to two functions; every input belongs to one")
     if len(used) != inputs:
@@ -82,7 +82,7 @@ def _functions(item: Item, inputs: int, outputs: int) -> tuple[Function, ...]:
             "func_list",
             f"leaves out input {', '.join(map(str, left[:8]))} of {inputs}; every input belongs to one function",
         )
-    return found
+    return functions
 
 
 def _function(item: Item, inputs: int, outputs: int, only: bool) -> Function:

@@ -9,7 +9,7 @@ from softnpu.flow import log
 from softnpu.flow.drawing import naming
 from softnpu.flow.drawing.process_point import ProcessPoint
 from softnpu.flow.errors import DfException, DfTypeError
-from softnpu.flow.plan import CountRule, TimeRule
+from softnpu.flow.plan import CountRule, Function, TimeRule
 from softnpu.flow.values.tensor import Tensor, TensorDesc
 
 ATTR_FLOW = "_flow_attr"
@@ -131,7 +131,7 @@ class FlowNode:
 
     def add_process_point(self, pp: ProcessPoint) -> None:
         """Give the node its work."""
-        if not isinstance(pp, ProcessPoint) or not pp.makes_a_node:
+        if not isinstance(pp, ProcessPoint) or not pp._makes_a_node:
             raise DfException(
                 f"Node {self.name}: a process point is a FuncProcessPoint or a GraphProcessPoint, not {type(pp).__name__}; "
                 "a nested graph is attached to a FuncProcessPoint with add_invoked_closure."
@@ -226,7 +226,7 @@ class FlowNode:
         return [source for source in self._input_anchors if source is not None]
 
     def _hint(self, index: int) -> str:
-        functions = () if self.point is None else self.point.functions
+        functions = () if self.point is None else self.point._functions
         owner = next((each.name for each in functions if index in each.inputs), None)
         return f": call node.{owner}(…)" if owner and len(functions) > 1 else ""
 
@@ -243,9 +243,9 @@ def _no_source(value: object) -> str:
     return f"of type {type(value).__name__}; pass a df.FlowData or the output of a node (values come with feed)"
 
 
-def add_methods(node: FlowNode, point: ProcessPoint) -> None:
+def add_methods(node: FlowNode, functions: Sequence[Function]) -> None:
     """One callable attribute per method of a decorated class, which wires just that method."""
-    for function in point.functions:
+    for function in functions:
         setattr(node, function.name, _wire(node, function.name, function.inputs, function.outputs))
 
 

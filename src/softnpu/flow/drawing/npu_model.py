@@ -9,17 +9,17 @@ import tempfile
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from softnpu.flow import log
 from softnpu.flow.bodies.function import construct
 from softnpu.flow.bodies.torch_module import LOADER
 from softnpu.flow.drawing import decorate
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
-from softnpu.flow.drawing.points import Framework, FuncProcessPoint, GraphProcessPoint
+from softnpu.flow.drawing.points import Framework, GraphProcessPoint
 from softnpu.flow.errors import DfException
+from softnpu.flow.models.source import ModelSource
 from softnpu.flow.plan import Function
-from softnpu.flow.planning.model_source import ModelSource
 from softnpu.flow.values import dtypes, torch_door
 from softnpu.flow.values.tensor import TensorDesc
 
@@ -49,15 +49,15 @@ def _decorated(target: Any, options: dict[str, Any]) -> Any:
         if wrong:
             raise TypeError(f"npu_model: {', '.join(wrong)} is for classes; {_name(target)} is none")
         _refuse_stream(target, {})
-    made = decorate.decorate(target, decorate.Options(options, loader=LOADER, on_device=True))
+    decorated = decorate.decorate(target, decorate.Options(options, loader=LOADER, on_device=True))
     if inspect.isclass(target):
-        for function, choice in decorate.methods(made, made._df_options):
+        for function, choice in decorate.methods(decorated, decorated._df_options):
             _refuse_stream(getattr(target, function.name), {"stream_input": function.stream, "choice_output": choice})
-        made._df_level_1 = made.fnode.__func__
-        made.fnode = made._fnode = classmethod(_fnode)
+        decorated._df_level_1 = decorated.fnode.__func__
+        decorated.fnode = decorated._fnode = classmethod(_fnode)
     else:
-        made.fnode = functools.wraps(made.fnode)(functools.partial(_function_node, made.fnode))
-    return made
+        decorated.fnode = functools.wraps(decorated.fnode)(functools.partial(_function_node, decorated.fnode))
+    return decorated
 
 
 def _name(target: Any) -> str:
@@ -98,7 +98,7 @@ def _fnode(cls: Any, *args: Any, **kwargs: Any) -> FlowNode:
 def _descriptions(cls: Any, descs: Any) -> list[TensorDesc]:
     if not descs:
         raise TypeError(f"npu_model: {cls.__name__} with optimize_level=2 needs input_descs, a list of df.TensorDesc")
-    if not isinstance(descs, list | tuple) or not all(isinstance(one, TensorDesc) for one in descs):
+    if not isinstance(descs, list | tuple) or not all(isinstance(desc, TensorDesc) for desc in descs):
         raise TypeError(f"npu_model: input_descs of {cls.__name__} is a list of df.TensorDesc, not {descs!r}")
     return list(descs)
 
@@ -125,22 +125,15 @@ def _exported_node(cls: Any, descs: list[TensorDesc], args: tuple[Any, ...], kwa
         raise
     node.add_process_point(point)
     node.set_attr(_SCHEDULED, 1)
-    add_methods(node, cast(FuncProcessPoint, _Methods((function,))))
+    add_methods(node, (function,))
     return node
-
-
-class _Methods:
-    """What `add_methods` wants to know of a process point."""
-
-    def __init__(self, functions: tuple[Function, ...]) -> None:
-        self.functions = functions
 
 
 def _forward(cls: Any, inputs: int) -> Function:
     """The method that is exported, which is `forward`."""
-    marked = [one for one, _ in decorate.methods(cls, cls._df_options)]
-    if [one.name for one in marked] != ["forward"]:
-        names = ", ".join(one.name for one in marked) or "none"
+    marked = [function for function, _ in decorate.methods(cls, cls._df_options)]
+    if [function.name for function in marked] != ["forward"]:
+        names = ", ".join(function.name for function in marked) or "none"
         raise TypeError(
             f"npu_model: level 2 exports forward; mark only it with @df.method(), in {cls.__name__} are: {names}"
         )
@@ -158,28 +151,28 @@ def compiled(module: Any, descs: list[TensorDesc], folder: Path, outputs: int, n
     """The module as an offline model in `folder`."""
     onnx = export(module, descs, folder / "export.onnx")
     source = ModelSource(Framework.ONNX.value, str(onnx), name, len(descs))
-    from softnpu.flow.planning import model_build  # the compiler: 30 ms that `import dataflow` need not take
+    from softnpu.flow.models import build  # the compiler: 30 ms that `import dataflow` need not take
 
-    spec = model_build.embedded(model_build.build(source))
+    spec = build.embedded(build.build(source))
     if len(spec.data["outputs"]) != outputs:
         raise DfException(
             f"{type(module).__name__}.forward gives {len(spec.data['outputs'])} tensors, {outputs} outputs were declared; "
             "set num_returns in df.method or annotate the result."
         )
     onnx.unlink()
-    made = folder / EXPORTED
-    made.write_bytes(spec.data["om"])
-    return made
+    om = folder / EXPORTED
+    om.write_bytes(spec.data["om"])
+    return om
 
 
 def export(module: Any, descs: list[TensorDesc], path: Path) -> Path:
     """ONNX of a module in evaluation mode; a negative dimension is open and traced with 1."""
     torch = torch_door.torch()
     names = [f"input_{index}" for index in range(len(descs))]
-    inputs = tuple(_example(one) for one in descs)
+    inputs = tuple(_example(desc) for desc in descs)
     axes = {
-        name: {place: f"{name}_{place}" for place, dim in enumerate(one._shape) if dim < 0}
-        for name, one in zip(names, descs, strict=True)
+        name: {axis: f"{name}_{axis}" for axis, dim in enumerate(desc._shape) if dim < 0}
+        for name, desc in zip(names, descs, strict=True)
     }
     module.to("cpu").eval()
     try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from softnpu.flow.drawing import naming, project, work, workspace
+from softnpu.flow.drawing import naming, project, workspace
 from softnpu.flow.drawing.nodes import FlowNode
 from softnpu.flow.drawing.process_point import Plannable, ProcessPoint
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions import work
 from softnpu.flow.plan import Function
 from softnpu.flow.values.dtypes import DType
 
@@ -49,7 +50,7 @@ class GraphProcessPoint(ProcessPoint):
 class FlowGraphProcessPoint(ProcessPoint):
     """A nested graph, for functions that invoke it."""
 
-    makes_a_node = False
+    _makes_a_node = False
 
     def __init__(self, flow_graph: Plannable, compile_config_path: str = "", name: str | None = None) -> None:
         if not isinstance(flow_graph, Plannable):
@@ -84,8 +85,8 @@ class FuncProcessPoint(ProcessPoint):
             return project.read(self.compile_config_path) if self.compile_config_path else None
         maker = getattr(self.py_func, "_flow_work", None)
         if maker is not None:
-            made: work.Work = maker()
-            return made
+            node_work: work.Work = maker()
+            return node_work
         if not isinstance(self.py_func, type):
             raise TypeError(f"py_func is a class or what df.pyflow made, not {type(self.py_func).__name__}")
         return work.of_class(self.py_func)
@@ -94,6 +95,8 @@ class FuncProcessPoint(ProcessPoint):
     def functions(self) -> tuple[Function, ...]:
         """Its functions, with the process point's own indexes."""
         return self.work.functions if self.work is not None else ()
+
+    _functions = functions
 
     def set_init_param(self, name: str, value: Any) -> None:
         """A value that the user code reads with `get_attr_…` when it is initialised."""

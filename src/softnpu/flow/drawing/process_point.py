@@ -12,7 +12,7 @@ MAX_NAME = 128
 class ProcessPoint:
     """What all kinds share: a name, and perhaps a file with settings."""
 
-    makes_a_node = True  # a nested graph does not: it is attached to a function
+    _makes_a_node = True  # a nested graph does not: it is attached to a function
 
     def __init__(self, compile_config_path: str | None, name: str | None) -> None:
         if compile_config_path is not None and not isinstance(compile_config_path, str):
@@ -26,7 +26,7 @@ class ProcessPoint:
         self.name = naming.others.make(wanted)
 
     @property
-    def functions(self) -> tuple[Function, ...]:
+    def _functions(self) -> tuple[Function, ...]:
         """Its functions, with the process point's own indexes."""
         return ()
 

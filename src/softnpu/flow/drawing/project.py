@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from softnpu.flow import codes
-from softnpu.flow.drawing import work
 from softnpu.flow.drawing.function_config import function_config
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions import work
 
 
 def read(path: str) -> work.Work:

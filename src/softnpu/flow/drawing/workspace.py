@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softnpu.flow import log, settings
-from softnpu.flow.application.control import state
 from softnpu.flow.plan import Function
+from softnpu.flow.state import state
 from softnpu.flow.values import register
 from softnpu.flow.values.register import pickle_loads
 
 if TYPE_CHECKING:
-    from softnpu.flow.drawing.work import Work
+    from softnpu.flow.functions.work import Work
 
 _CMAKE = """cmake_minimum_required(VERSION 3.14)
 project({name} CXX)

@@ -18,14 +18,14 @@ from softnpu.flow.engines.outputs import Fetched, Outputs
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import Groups, arrange
 from softnpu.flow.rules.route import choose
 from softnpu.flow.rules.transactions import Exceptions, Ids
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
-from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport.channels import Queue
+from softnpu.flow.transport.layout import Groups, arrange
 from softnpu.flow.values.codec import private
 
 Result = TypeVar("Result")
@@ -75,8 +75,8 @@ class Session:
         self._runners = []
         for seat in self.layout.seats:
             node = plan.nodes[seat.node]
-            place = place_of(plan, node, seat.instance)
-            runner = Runner(plan, node, seat.number, place, self.rows[seat.number], self)
+            instance = instance_of(plan, node, seat.instance)
+            runner = Runner(plan, node, seat.number, instance, self.rows[seat.number], self)
             runner.strict = chosen.strict
             runner.watched = bool(chosen.timeline)
             self._runners.append(runner)
@@ -95,7 +95,7 @@ class Session:
                 runner.start()
             except Exception as problem:
                 raise DfException(
-                    f"The graph {self.plan.name} cannot be deployed: node {runner.place.node} cannot be set up: {problem}",
+                    f"The graph {self.plan.name} cannot be deployed: node {runner.instance.node} cannot be set up: {problem}",
                     codes.FAILED,
                 ) from problem
         for runner in self._runners:
@@ -181,9 +181,9 @@ class Session:
                     if _step(runner):
                         busy = True
                         runner.finished.clear()
-                        found = enough()
-                        if found is not None:
-                            return found
+                        result = enough()
+                        if result is not None:
+                            return result
             return enough()
         finally:
             self._running = False
@@ -197,12 +197,12 @@ class Session:
         until = None if timeout is None else time.monotonic() + timeout
         with self._news:
             while True:
-                found = ready()
-                if found is None:
-                    found = self._work(ready)
-                if found is not None:
+                result = ready()
+                if result is None:
+                    result = self._work(ready)
+                if result is not None:
                     self._news.notify_all()
-                    return found
+                    return result
                 rest = None if until is None else until - time.monotonic()
                 if rest is not None and rest <= 0:
                     return None
@@ -249,8 +249,10 @@ class Session:
         code = self._outputs.check(indexes, align)
         if code:
             return [], None, code
-        found = self._wait(lambda: self._ready(indexes, align, mine), timeout, lambda: self._outputs.deadline(indexes))
-        return found if found is not None else ([], None, codes.QUEUE_EMPTY)
+        fetched = self._wait(
+            lambda: self._ready(indexes, align, mine), timeout, lambda: self._outputs.deadline(indexes)
+        )
+        return fetched if fetched is not None else ([], None, codes.QUEUE_EMPTY)
 
     def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
@@ -259,8 +261,8 @@ class Session:
             self._news.notify_all()
 
     def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
-        found = self._outputs.ready(indexes, align, taken)
-        return ([], None, codes.FAILED) if found is None and self._closed else found
+        fetched = self._outputs.ready(indexes, align, taken)
+        return ([], None, codes.FAILED) if fetched is None and self._closed else fetched
 
     def close(self) -> None:
         """Free stream functions, let go of the user's code."""
@@ -277,7 +279,7 @@ class Session:
             try:
                 runner.body.close()
             except Exception as problem:
-                log.error("node %s, at its end: %s", runner.place.node, problem)
+                log.error("node %s, at its end: %s", runner.instance.node, problem)
 
     def statistics(self) -> list[dict[str, Any]]:
         """One row for each node instance."""

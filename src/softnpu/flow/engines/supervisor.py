@@ -12,11 +12,12 @@ from typing import Any
 from softnpu.flow import settings
 from softnpu.flow.engines import notices
 from softnpu.flow.engines.outputs import Outputs
+from softnpu.flow.engines.spec import Surroundings
 from softnpu.flow.message import Message
 from softnpu.flow.plan import BodySpec, Plan
-from softnpu.flow.planning.layout import arrange
 from softnpu.flow.rules.transactions import Exceptions
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.transport.layout import arrange
 
 _RESTART_WINDOW = 10.0
 _NOTHING = BodySpec("")
@@ -82,15 +83,10 @@ class CommonSupervisor:
         nodes = [node if index in mine else replace(node, body=_NOTHING) for index, node in enumerate(self.plan.nodes)]
         return replace(self.plan, nodes=tuple(nodes))
 
-    def _common_spec(self) -> dict[str, Any]:
-        return {
-            "strict": self.settings.strict,
-            "watched": self.settings.timeline,
-            "work_path": os.getcwd(),
-            "directory": os.getcwd(),
-            "path": [os.getcwd() if each == "" else each for each in sys.path],
-            "argv0": sys.argv[0] if sys.argv else "",
-        }
+    def _surroundings(self, environment: dict[str, str], memory_limit: int) -> Surroundings:
+        """What a worker takes over of this process."""
+        path = [os.getcwd() if each == "" else each for each in sys.path]
+        return Surroundings(os.getcwd(), path, sys.argv[0] if sys.argv else "", environment, memory_limit)
 
     # ---- deaths ------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from softnpu.flow import codes, log
-from softnpu.flow.body import Place
+from softnpu.flow.body import InstanceInfo
 from softnpu.flow.values import dtypes
 from softnpu.flow.values.dtypes import DType
 
@@ -13,37 +13,37 @@ from softnpu.flow.values.dtypes import DType
 class PyMetaParams:
     """Where the function runs and what `set_init_param` gave it."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._attributes = place.attributes
+    def __init__(self, instance: InstanceInfo) -> None:
+        self._instance = instance
+        self._attributes = instance.attributes
 
     def get_name(self) -> str:
         """Name of the node."""
-        return self._place.node
+        return self._instance.node
 
     def get_input_num(self) -> int:
         """Inputs of the node."""
-        return self._place.input_num
+        return self._instance.input_num
 
     def get_output_num(self) -> int:
         """Outputs of the node."""
-        return self._place.output_num
+        return self._instance.output_num
 
     def get_work_path(self) -> str:
         """Directory of the node's files."""
-        return self._place.work_path
+        return self._instance.work_path
 
     def get_running_device_id(self) -> int:
         """The device of this instance."""
-        return self._place.device_id
+        return self._instance.device_id
 
     def get_running_instance_id(self) -> int:
         """The number of this instance."""
-        return self._place.instance_id
+        return self._instance.instance_id
 
     def get_running_instance_num(self) -> int:
         """Instances of the node."""
-        return self._place.instance_num
+        return self._instance.instance_num
 
     def _get(self, name: str, kind: type, depth: int, filler: Any) -> tuple[int, Any]:
         if name not in self._attributes:

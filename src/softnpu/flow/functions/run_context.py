@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from softnpu.flow import codes, log
-from softnpu.flow.body import Outlet, Place
+from softnpu.flow.body import InstanceInfo, Outlet
 from softnpu.flow.errors import DfException
 from softnpu.flow.functions.flowmsg import FlowMsg as FlowMsg
 from softnpu.flow.functions.flowmsg import FlowMsgQueue as FlowMsgQueue
@@ -60,7 +60,7 @@ class MetaRunContext:
 
     def __init__(
         self,
-        place: Place,
+        instance: InstanceInfo,
         out: Outlet,
         outputs: dict[int, int],
         source: Message | None,
@@ -68,7 +68,7 @@ class MetaRunContext:
         exception: tuple[int, int] | None = None,
         stream: bool = False,
     ) -> None:
-        self._place = place
+        self._instance = instance
         self._out = out
         self._outputs = outputs  # the function's own → the node's
         self._source = source
@@ -109,21 +109,24 @@ class MetaRunContext:
         target = self._outputs.get(index)
         if target is None:
             log.error(
-                "node %s: %r is none of the outputs %s of this function", self._place.node, index, list(self._outputs)
+                "node %s: %r is none of the outputs %s of this function",
+                self._instance.node,
+                index,
+                list(self._outputs),
             )
             return codes.FUNC_PARAM_INVALID
         if balance_config is not None:
             config = balance_config
             code, reason = route.balance(
                 messages,
-                self._place.balance,
+                self._instance.balance,
                 config.row_num,
                 config.col_num,
                 int(config.affinity_policy),
                 config.data_pos,
             )
             if code:
-                log.error("node %s: %s", self._place.node, reason)
+                log.error("node %s: %s", self._instance.node, reason)
                 return code
         for message in messages:
             self._send(target, message)
@@ -145,7 +148,7 @@ class MetaRunContext:
         """Run an invoked closure: (0, its outputs), or (564000, []) for whatever failed. `timeout` in ms, -1 for ever."""
         if self._closures is None:
             log.error(
-                "node %s has no closure %r: see FuncProcessPoint.add_invoked_closure", self._place.node, model_key
+                "node %s has no closure %r: see FuncProcessPoint.add_invoked_closure", self._instance.node, model_key
             )
             return codes.FUNC_FAILED, []
         messages = [self._outgoing(each) for each in input_msgs]
@@ -162,9 +165,9 @@ class MetaRunContext:
 
     def raise_exception(self, exception_code: int, user_context_id: int) -> None:
         """End this transaction in the whole graph; `fetch_data` then answers 345103."""
-        if not self._place.catch:
+        if not self._instance.catch:
             raise DfException(
-                f"raise_exception in node {self._place.node}: call set_exception_catch(True) on the graph before its first feed.",
+                f"raise_exception in node {self._instance.node}: call set_exception_catch(True) on the graph before its first feed.",
                 codes.FUNC_FAILED,
             )
         if self._stream or self._source is None:

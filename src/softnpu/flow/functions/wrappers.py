@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow import codes, log
-from softnpu.flow.drawing.work import PORTS, udf_functions
 from softnpu.flow.errors import DfAbortException
+from softnpu.flow.functions.work import PORTS, udf_functions
 
 _TRACEBACKS = 10
 _failures: dict[str, int] = {}  # how often each function failed in this process
@@ -19,16 +19,16 @@ _failures: dict[str, int] = {}  # how often each function failed in this process
 
 def parse_ports(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """`"i0,i1,o0"` as input and output indexes."""
-    found: dict[str, list[int]] = {"i": [], "o": []}
+    ports: dict[str, list[int]] = {"i": [], "o": []}
     for part in text.split(",") if isinstance(text, str) else [repr(text)]:
         match = re.fullmatch(r"([io])(\d{1,5})", part.strip())
         if match is None:
             raise ValueError(f'{part!r} in {text!r} is no input or output: "i0,i1,o0" is the form')
         index = int(match[2])
-        if index in found[match[1]]:
+        if index in ports[match[1]]:
             raise ValueError(f"{part.strip()} is twice in {text!r}")
-        found[match[1]].append(index)
-    return tuple(found["i"]), tuple(found["o"])
+        ports[match[1]].append(index)
+    return tuple(ports["i"]), tuple(ports["o"])
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., int]:

@@ -10,11 +10,11 @@ from softnpu.base import config
 from softnpu.flow import log
 from softnpu.flow.drawing.nodes import ATTR_DEPTH, ATTR_FLOW, ATTR_POLICY, FlowData, FlowNode, FlowOutput
 from softnpu.flow.drawing.points import FlowGraphProcessPoint, FuncProcessPoint, GraphProcessPoint
-from softnpu.flow.drawing.work import UDF_LOADER
 from softnpu.flow.errors import DfException
+from softnpu.flow.functions.work import UDF_LOADER
+from softnpu.flow.models.source import ModelSource
 from softnpu.flow.plan import DEFAULT_DEPTH, INPUT, AlignRule, BodySpec, Function, Node, Plan, Port
 from softnpu.flow.planning import deploy, numa, validate
-from softnpu.flow.planning.model_source import ModelSource
 
 DEPLOY_FILE = "ge.experiment.data_flow_deploy_info_path"
 
@@ -81,13 +81,17 @@ def draw(outputs: Sequence[FlowOutput], bare: bool = False) -> Drawing:
                 raise DfException(
                     f"The graph has a cycle: {' → '.join([*path[::-1], path[-1]])}; a graph has no loops."
                 )
+    _check_wiring(nodes)
+    order, mapping = arrange(outputs)
+    return Drawing(sorted(datas, key=lambda data: data.name), nodes, along, order, mapping)
+
+
+def _check_wiring(nodes: Sequence[FlowNode]) -> None:
     for node in nodes:
         if node.rewired:
             raise DfException(
                 f"The graph is ambiguous: {node.rewired}; make another node for another place in the graph."
             )
-    order, mapping = arrange(outputs)
-    return Drawing(sorted(datas, key=lambda data: data.name), nodes, along, order, mapping)
 
 
 def _sources(node: FlowNode, bare: bool) -> list[Any]:
@@ -101,8 +105,8 @@ def arrange(outputs: Sequence[FlowOutput]) -> tuple[list[FlowOutput], list[int]]
         first.setdefault(output.node, len(first))
     order = sorted(range(len(outputs)), key=lambda at: (first[outputs[at].node], outputs[at].index))
     mapping = [0] * len(outputs)
-    for place, at in enumerate(order):
-        mapping[at] = place
+    for position, at in enumerate(order):
+        mapping[at] = position
     return [outputs[at] for at in order], mapping
 
 
@@ -123,7 +127,7 @@ def plan(
     """
     models = {} if bare else _models(drawing, options, parallel)
     number = {node: index for index, node in enumerate(drawing.along)}
-    made = Plan(
+    whole = Plan(
         name,
         tuple(data.name for data in drawing.inputs),
         tuple(_node(node, models, bare) for node in drawing.along),
@@ -135,18 +139,18 @@ def plan(
         options,
     )
     if bare:
-        return made
-    validate.check(made)
-    return made if nested else _placed(made, options.get(DEPLOY_FILE))
+        return whole
+    validate.check(whole)
+    return whole if nested else _placed(whole, options.get(DEPLOY_FILE))
 
 
-def _placed(made: Plan, file: str | None) -> Plan:
+def _placed(whole: Plan, file: str | None) -> Plan:
     """Instances as the deployment file says."""
     if not file:
-        return made
+        return whole
     described = config.resource_config()
-    places = deploy.apply(made, file, numa.read(described) if described else None)
-    return replace(made, nodes=tuple(replace(node, instances=places[deploy.label(node)]) for node in made.nodes))
+    places = deploy.apply(whole, file, numa.read(described) if described else None)
+    return replace(whole, nodes=tuple(replace(node, instances=places[deploy.label(node)]) for node in whole.nodes))
 
 
 def _edges(drawing: Drawing, number: dict[FlowNode, int]) -> dict[Port, tuple[Port, ...]]:
@@ -181,7 +185,7 @@ def _models(drawing: Drawing, options: dict[str, str], parallel: bool) -> dict[K
                     sources[node, key] = _source(closure, options)
     if not sources:
         return {}
-    from softnpu.flow.planning.model_build import build_all  # the compiler: 30 ms that most graphs save
+    from softnpu.flow.models.build import build_all  # the compiler: 30 ms that most graphs save
 
     return dict(zip(sources, build_all(list(sources.values()), parallel), strict=True))
 
@@ -223,21 +227,21 @@ def _map(node: FlowNode, what: str, count: int) -> list[int]:
         )
     rest = iter([index for index in range(limit) if index not in told.values()])
     try:
-        made = [told[index] if index in told else next(rest) for index in range(count)]
+        indexes = [told[index] if index in told else next(rest) for index in range(count)]
     except StopIteration:
-        made = []
-    if sorted(made) != list(range(limit)):
+        indexes = []
+    if sorted(indexes) != list(range(limit)):
         raise DfException(
             f"Node {node.name}: map_{what} gives {what}s of the process point to {told}; each has to be there once."
         )
-    return made
+    return indexes
 
 
 def _inverse(node: FlowNode, what: str) -> tuple[int, ...]:
     """For each index of the node the model's; empty when they are the same."""
-    made = _map(node, what, node.input_num if what == "input" else node.output_num)
-    inverse = tuple(made.index(index) for index in range(len(made)))
-    return () if inverse == tuple(range(len(made))) else inverse
+    indexes = _map(node, what, node.input_num if what == "input" else node.output_num)
+    inverse = tuple(indexes.index(index) for index in range(len(indexes)))
+    return () if inverse == tuple(range(len(indexes))) else inverse
 
 
 def _node(node: FlowNode, models: dict[Key, BodySpec], bare: bool) -> Node:

@@ -108,8 +108,8 @@ def parse_devices(text: str) -> list[Device]:
     """The devices of a list like `0:0:0~3,0:1:0:0`, in its order, each once; ValueError says what is wrong."""
     result: dict[Device, None] = {}
     total = 0
-    for word in text.split(","):
-        axes = _axes(word.strip())
+    for part in text.split(","):
+        axes = _axes(part.strip())
         total += len(axes[0]) * len(axes[1]) * len(axes[2]) * len(axes[3])
         if total > MAX_DEVICES:
             raise ValueError(f"means more than {MAX_DEVICES} devices; list fewer")
@@ -117,27 +117,27 @@ def parse_devices(text: str) -> list[Device]:
     return list(result)
 
 
-def _axes(word: str) -> list[range]:
-    fields = word.split(":")
+def _axes(written: str) -> list[range]:
+    fields = written.split(":")
     if len(fields) not in (3, 4):
-        raise ValueError(f"has the device {show(word)}; write cluster:server:device or cluster:server:device:numa")
-    axes = [_axis(word, number, text) for number, text in enumerate(fields)]
+        raise ValueError(f"has the device {show(written)}; write cluster:server:device or cluster:server:device:numa")
+    axes = [_axis(written, number, text) for number, text in enumerate(fields)]
     if axes[0] != range(1):
-        raise ValueError(f"has the device {show(word)} in cluster {fields[0]}; the cluster is always 0")
+        raise ValueError(f"has the device {show(written)} in cluster {fields[0]}; the cluster is always 0")
     return axes if len(axes) == 4 else [*axes, range(1)]
 
 
-def _axis(word: str, number: int, text: str) -> range:
+def _axis(written: str, number: int, text: str) -> range:
     if number == 2 and text == str(HOST):
         return range(HOST, HOST + 1)
     if _NUMBER.fullmatch(text):
         return range(int(text), int(text) + 1)
-    found = _RANGE.fullmatch(text)
-    if not found:
+    limits = _RANGE.fullmatch(text)
+    if not limits:
         raise ValueError(
-            f"has the device {show(word)}, where {show(text)} is neither a number of 1 to 5 digits nor a range like 0~3"
+            f"has the device {show(written)}, where {show(text)} is neither a number of 1 to 5 digits nor a range like 0~3"
         )
-    first, last = int(found[1]), int(found[2])
+    first, last = int(limits[1]), int(limits[2])
     if first > last or last > _MAX_NUMBER:
         raise ValueError(f"has the range {text}; write first~last with 0 <= first <= last <= {_MAX_NUMBER}")
     return range(first, last + 1)
@@ -202,9 +202,9 @@ def _add(result: Deployment, item: Item, key: str, name: str, entry: Entry) -> N
 def _check_places(deployment: Deployment, resources: Resources, name: str, devices: tuple[Device, ...]) -> None:
     for device in devices:
         if not resources.holds(device):
-            place = f"{device.cluster}:{device.server}:{device.device}:{device.numa}"
+            address = f"{device.cluster}:{device.server}:{device.device}:{device.numa}"
             raise DfException(
-                f"{deployment.path}: node {name} is put on {place}, which {resources.path} does not have; "
+                f"{deployment.path}: node {name} is put on {address}, which {resources.path} does not have; "
                 f"servers and their items there: {resources.text()}",
                 codes.PARAM_INVALID,
             )

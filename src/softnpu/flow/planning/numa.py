@@ -91,7 +91,7 @@ def _number(item: Item, key: str, high: int) -> int:
 
 def _ports(item: Item) -> None:
     text = item.get("avail_ports", str)
-    first, found, last = text.partition("~")
-    good = found and all(each.isascii() and each.isdigit() and len(each) <= 5 for each in (first, last))
+    first, tilde, last = text.partition("~")
+    good = tilde and all(each.isascii() and each.isdigit() and len(each) <= 5 for each in (first, last))
     if not good or not _FIRST_PORT <= int(first) <= int(last) <= _LAST_PORT:
         item.fail("avail_ports", f"is {show(text)}; write first~last between {_FIRST_PORT} and {_LAST_PORT}")

@@ -135,9 +135,9 @@ def _check_edges(plan: Plan) -> list[dict[int, Port]]:
     for port in plan.outputs:
         if port.node == INPUT or not _is_output(plan, port):
             _fail(f"graph {plan.name}: the output {port} is no output of a node")
-    for node, found in zip(plan.nodes, producers, strict=True):
+    for node, sources in zip(plan.nodes, producers, strict=True):
         for index in range(node.input_num):
-            if index not in found:
+            if index not in sources:
                 _fail(f"input {index} of node {node.name} is not connected; call the node with all its inputs")
     return producers
 
@@ -156,7 +156,7 @@ def _check_target(plan: Plan, producers: list[dict[int, Port]], source: Port, ta
 
 def _check_cycles(plan: Plan, producers: list[dict[int, Port]]) -> None:
     """Take away nodes that wait for nobody until none is left; what remains holds a cycle."""
-    waits = [{port.node for port in found.values()} - {INPUT} for found in producers]
+    waits = [{port.node for port in taken_from.values()} - {INPUT} for taken_from in producers]
     users: list[list[int]] = [[] for _ in plan.nodes]
     for number, sources in enumerate(waits):
         for source in sources:
@@ -203,8 +203,8 @@ def _check_catch(plan: Plan) -> None:
 
 def _check_balance(plan: Plan, producers: list[dict[int, Port]]) -> None:
     """Parts of a request carry labels, whole messages do not: they would never meet at one node."""
-    for node, found in zip(plan.nodes, producers, strict=True):
-        labelled = {port: port.node != INPUT and bool(plan.nodes[port.node].balance) for port in found.values()}
+    for node, sources in zip(plan.nodes, producers, strict=True):
+        labelled = {port: port.node != INPUT and bool(plan.nodes[port.node].balance) for port in sources.values()}
         if len(set(labelled.values())) < 2:
             continue
         balanced = next(port for port, label in labelled.items() if label)

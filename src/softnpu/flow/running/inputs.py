@@ -42,13 +42,13 @@ class Batching:
 
     def push(self, message: Message, now: float) -> list[Message]:
         """What becomes of one more message, which has left its queue."""
-        return self._made(self._batch.push(message, now))
+        return self._ticketed(self._batch.push(message, now))
 
     def tick(self, now: float) -> list[Message]:
         """What is due by now."""
-        return self._made(self._batch.tick(now))
+        return self._ticketed(self._batch.tick(now))
 
-    def _made(self, messages: list[Message]) -> list[Message]:
+    def _ticketed(self, messages: list[Message]) -> list[Message]:
         if not messages and not self._tickets:
             return messages
         for message in messages:
@@ -101,8 +101,8 @@ class Input:
         if self.batch is None:
             self._task.meet(self._index, message, now)
             return
-        for made in self.batch.push(message, now):
-            self._task.meet(self._index, made, now)
+        for batch in self.batch.push(message, now):
+            self._task.meet(self._index, batch, now)
 
     def holds(self) -> bool:
         """Whether there is something to take."""
@@ -122,8 +122,8 @@ class Input:
     def tick(self, now: float) -> None:
         """Time passed: a batch may be due."""
         if self.batch is not None:
-            for made in self.batch.tick(now):
-                self._task.meet(self._index, made, now)
+            for batch in self.batch.tick(now):
+                self._task.meet(self._index, batch, now)
 
     def deadline(self) -> float | None:
         """When a batch is due."""
@@ -155,9 +155,9 @@ class Task:
             return self.pairing.pop()
         now = time.monotonic()
         while True:
-            found = self.pairing.pop() if self.aligner is None else self.aligner.pop(now)
-            if found is not None:
-                return found
+            messages = self.pairing.pop() if self.aligner is None else self.aligner.pop(now)
+            if messages is not None:
+                return messages
             source = self._next()
             if source is None:
                 return None

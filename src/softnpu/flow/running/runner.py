@@ -8,54 +8,83 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 from softnpu.flow import codes, log
-from softnpu.flow.body import Body, Place, load
+from softnpu.flow.body import Body, InstanceInfo, load
 from softnpu.flow.message import Message, failure
 from softnpu.flow.plan import Function, Node, Plan
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.running.host import Host
 from softnpu.flow.running.inputs import Batching, Bundle, Input, Task
-from softnpu.flow.running.outlets import SLOW, Out, StreamOut
 from softnpu.flow.running.streams import StreamInput, StreamThread
 
 _clock = time.perf_counter_ns
 _LARGEST_CODE = 1 << 63
+SLOW = 300_000  # nanoseconds: nobody should wait for the end of a call that takes longer
 
 
-class Host(Protocol):
-    """What surrounds a runner."""
+class Out:
+    """The outlet of the call that is going on."""
 
-    def emit(self, seat: int, output: int, message: Message) -> None:
-        """Send a message from an output."""
+    __slots__ = ("_runner", "again", "head", "sent", "trans_id")
 
-    def held_up(self, seat: int) -> bool:
-        """Whether earlier results still wait for room."""
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.trans_id = 0
+        self.again = False
+        self.sent = 0  # a bit for each output that has its result
+        self.head: Message | None = None
 
-    def taken(self, message: Message) -> None:
-        """A message left its queue."""
+    def send(self, output: int, message: Message) -> None:
+        """See Outlet."""
+        if message.trans_id == 0:
+            message.trans_id = self.trans_id
+        message.again = self.again
+        self.sent |= 1 << output
+        runner = self._runner
+        runner.words[cells.SENT] += 1
+        runner.host.emit(runner.seat, output, message)
+        if (runner.slow and runner.words[cells.CALLS]) or _clock() - runner.words[cells.BEGAN] > SLOW:
+            runner.host.progressed()  # what a long call made so far is wanted now
 
-    def raised(self, seat: int, code: int, context_id: int, trans_id: int, envelope: Message | None = None) -> None:
-        """A function ended a transaction; the envelope is of the message that it was called with."""
+    def hurry(self) -> None:
+        """A generator: nobody knows how long it takes until it goes on, and more is to come, be it a failure."""
+        self.sent = 0
+        self._runner.host.progressed()
 
-    def progressed(self) -> None:
-        """A thread of a stream function did something that others should hear of now."""
+    def raise_exception(self, code: int, context_id: int, trans_id: int) -> None:
+        """See Outlet."""
+        self._runner.forget(trans_id)
+        self._runner.host.raised(self._runner.seat, code, context_id, trans_id, self.head)
 
-    def wait_for_room(self, seat: int, until: float | None) -> None:
-        """Sleep while earlier results wait for room, at most until a time of the monotonic clock."""
 
-    def called(self, seat: int, function: int, trans_id: int, began: int, ended: int, code: int) -> None:
-        """For whoever watches; only if `watched`."""
+class StreamOut(Out):
+    """The outlet of a stream function: a message without an id gets the next number of its output."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner)
+        self._last: dict[int, int] = {}
+
+    def send(self, output: int, message: Message) -> None:
+        """See Outlet."""
+        if message.trans_id == 0:
+            message.trans_id = self._last.get(output, 0) + 1
+        self._last[output] = message.trans_id
+        super().send(output, message)
+        self._runner.host.progressed()
 
 
 class Runner:
     """A node instance in its host."""
 
-    def __init__(self, plan: Plan, node: Node, seat: int, place: Place, row: Cells, host: Host) -> None:
+    def __init__(self, plan: Plan, node: Node, seat: int, instance: InstanceInfo, row: Cells, host: Host) -> None:
         self.node = node
         self.seat = seat
-        self.place = place
+        self.instance = instance
         self.host = host
         self.words = row.words
         self.body: Body = load(node.body)
@@ -79,7 +108,7 @@ class Runner:
         self.ticking = [each for each in self.inputs if each.batch is not None]
 
     def _inputs(self) -> list[Input | StreamInput]:
-        made: dict[int, Input | StreamInput] = {}
+        inputs: dict[int, Input | StreamInput] = {}
         for task in self.tasks:
             inlets = []
             for index in task.function.inputs:
@@ -87,17 +116,17 @@ class Runner:
                 batch = None if rule is None else Batching(rule, self)
                 if task.function.stream:
                     inlets.append(StreamInput(self, batch))
-                    made[index] = inlets[-1]
+                    inputs[index] = inlets[-1]
                 else:
-                    made[index] = Input(self, index, task, batch)
+                    inputs[index] = Input(self, index, task, batch)
             if task.function.stream:
                 self.threads.append(StreamThread(self, task, inlets))
-        return [made[index] for index in sorted(made)]
+        return [inputs[index] for index in sorted(inputs)]
 
     def start(self) -> None:
         """Load the user's code; exceptions are the host's to report."""
         self.words[cells.STATE] = cells.STARTING
-        self.body.start(self.place)
+        self.body.start(self.instance)
         self.words[cells.STATE] = cells.READY
 
     def enter_streams(self) -> None:
@@ -168,7 +197,9 @@ class Runner:
         code = 0 if self.body.takes_failures else _failed(messages)
         if self.fatal and self.fatal.get(task.index) == trans_id and trans_id:
             del self.fatal[task.index]
-            log.error("node %s: transaction %s was being worked on when its process ended", self.place.node, trans_id)
+            log.error(
+                "node %s: transaction %s was being worked on when its process ended", self.instance.node, trans_id
+            )
             code = codes.FUNC_FAILED
         if code:
             self.fail(task.function, head, code)
@@ -199,7 +230,7 @@ class Runner:
         try:
             return self.body.call(task.index, messages, self.out)
         except (Exception, SystemExit):  # a function may end its call, not its node
-            log.error("node %s, function %s: %s", self.place.node, task.function.name, traceback.format_exc())
+            log.error("node %s, function %s: %s", self.instance.node, task.function.name, traceback.format_exc())
             return codes.FUNC_FAILED
 
     def _call_failed(self, task: Task, head: Message | None, code: int) -> None:
@@ -207,18 +238,18 @@ class Runner:
         if self.strict:
             self.stopped = True
             self.words[cells.STATE] = cells.STOPPED
-            log.error("node %s stops: function %s returned %s", self.place.node, task.function.name, code)
+            log.error("node %s stops: function %s returned %s", self.instance.node, task.function.name, code)
             return
         if self.out.sent:
             log.error(
-                "node %s, function %s failed (%s) after a result was out", self.place.node, task.function.name, code
+                "node %s, function %s failed (%s) after a result was out", self.instance.node, task.function.name, code
             )
         self.fail(task.function, head, code, self.out.sent)
 
     def fail(self, function: Function, head: Message | None, code: int, sent: int = 0) -> None:
         """The transaction's failure goes the way its results would have gone; `sent` has a bit for each output that is served already."""
         if not -_LARGEST_CODE <= code < _LARGEST_CODE:
-            log.error("node %s, function %s: %s is no code", self.place.node, function.name, code)
+            log.error("node %s, function %s: %s is no code", self.instance.node, function.name, code)
             code = codes.FUNC_FAILED
         for output in function.outputs:
             if sent >> output & 1:
@@ -252,9 +283,9 @@ class Runner:
 
     def deadline(self) -> float | None:
         """When `tick` is wanted, on the monotonic clock."""
-        found = [each.deadline() for each in self.ticking]
-        found += [task.aligner.deadline() for task in self.tasks if task.aligner is not None]
-        times = [each for each in found if each is not None]
+        deadlines = [each.deadline() for each in self.ticking]
+        deadlines += [task.aligner.deadline() for task in self.tasks if task.aligner is not None]
+        times = [each for each in deadlines if each is not None]
         return min(times) if times else None
 
     def tick(self) -> None:
@@ -274,14 +305,14 @@ class Runner:
 
 def _tickets(messages: list[Message]) -> list[Any]:
     """Where the messages came from, those in batches too."""
-    found: list[Any] = []
+    tickets: list[Any] = []
     for message in messages:
         ticket = message.ticket
         if type(ticket) is Bundle:
-            found += ticket
+            tickets += ticket
         elif ticket is not None:
-            found.append(ticket)
-    return found
+            tickets.append(ticket)
+    return tickets
 
 
 def _head(messages: list[Message]) -> Message | None:
@@ -299,11 +330,11 @@ def _failed(messages: list[Message]) -> int:
     return 0
 
 
-def place_of(plan: Plan, node: Node, instance: int, work_path: str = "") -> Place:
+def instance_of(plan: Plan, node: Node, instance: int, work_path: str = "") -> InstanceInfo:
     """Where an instance runs, in the words of the running code."""
     device = node.instances[instance].device
     attributes: dict[str, Any] = node.body.data.get("attributes", {})
-    return Place(
+    return InstanceInfo(
         node=node.alias or node.name,
         input_num=node.input_num,
         output_num=node.output_num,

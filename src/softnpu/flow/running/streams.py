@@ -133,7 +133,7 @@ class StreamThread(threading.Thread):
     """Enters the function again and again, until the graph ends."""
 
     def __init__(self, runner: Runner, task: Task, inlets: list[StreamInput]) -> None:
-        super().__init__(name=f"{runner.place.node}.{task.function.name}", daemon=True)
+        super().__init__(name=f"{runner.instance.node}.{task.function.name}", daemon=True)
         self._runner = runner
         self._task = task
         self._inlets = inlets
@@ -155,7 +155,9 @@ class StreamThread(threading.Thread):
             if runner.strict:
                 runner.stopped = True
                 runner.words[cells.STATE] = cells.STOPPED
-                log.error("node %s stops: function %s returned %s", runner.place.node, self._task.function.name, code)
+                log.error(
+                    "node %s stops: function %s returned %s", runner.instance.node, self._task.function.name, code
+                )
                 return
             runner.fail(self._task.function, None, code)
             runner.host.progressed()
@@ -175,7 +177,7 @@ class StreamThread(threading.Thread):
         except DfAbortException:
             code = 0
         except (Exception, SystemExit):  # a function may end its call, not its node
-            log.error("node %s: %s", runner.place.node, traceback.format_exc())
+            log.error("node %s: %s", runner.instance.node, traceback.format_exc())
             code = codes.FUNC_FAILED
         finally:
             ended = time.perf_counter_ns()

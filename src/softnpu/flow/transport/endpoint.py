@@ -5,12 +5,12 @@ from __future__ import annotations
 import select
 import threading
 
-from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.transport.channels import Incoming, Outgoing, plan_at
 from softnpu.flow.transport.inbox import Inbox, Owner
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.transport.layout import APPLICATION, Layout
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
+from softnpu.flow.values.memory import Atlas
 
 _LONGEST_WAIT = 1 << 30  # milliseconds; who waits longer looks around in between
 
@@ -59,13 +59,6 @@ class Endpoint:
         for descriptor in self.outbox.stuck():
             poll.register(descriptor, select.POLLOUT)
         return bool(poll.poll(None if timeout is None else min(max(0, -(-timeout * 1000 // 1)), _LONGEST_WAIT)))
-
-    def commit(self) -> None:
-        """All that was made is out; if all that it was made from is finished, nothing of it would be made again."""
-        for channel in self.inbox.channels.values():
-            if not channel.even():
-                return
-        self.outbox.commit()
 
     def close(self) -> None:
         """Let go of everything; nothing can be sent or received any more."""

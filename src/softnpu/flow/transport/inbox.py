@@ -6,15 +6,16 @@ What a signal must not cut in two is in `atomic`.
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+import threading
+from typing import Protocol
 
 from softnpu.flow import atomic
 from softnpu.flow.message import Message
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Incoming, Queue, write_progress
-from softnpu.flow.transport.memory import Atlas
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
+from softnpu.flow.values.memory import Atlas
 
 _AT_MOST = (1 << 16,)
 _ABOUT_CHANNELS = (wire.WANT, wire.ROOM, wire.BEGIN)
@@ -34,7 +35,7 @@ class Inbox:
     """The receiving side of an endpoint. Methods that change anything hold `lock`."""
 
     def __init__(
-        self, lock: Any, fd: int, atlas: Atlas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
+        self, lock: threading.RLock, fd: int, atlas: Atlas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
     ) -> None:
         self.fd = fd
         self._lock = lock
@@ -179,6 +180,13 @@ class Inbox:
         assert self._marks is not None
         write_progress(list(self.changed), self._marks, self._plan_at)
         self.changed.clear()
+
+    def commit(self) -> None:
+        """All that was made is out; if all that it was made from is finished, nothing of it would be made again."""
+        for channel in self.channels.values():
+            if not channel.even():
+                return
+        self._outbox.commit()
 
     def close(self) -> None:
         """Nothing can be received any more."""

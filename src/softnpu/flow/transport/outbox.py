@@ -5,6 +5,7 @@ Memory is `placement`'s, pipes are `writer`'s; what a signal must not cut in two
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,10 +15,10 @@ from softnpu.flow.message import LOCAL, Message, failure
 from softnpu.flow.rules.route import choose
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import REMADE, Outgoing, Queue
-from softnpu.flow.transport.memory import Atlas
-from softnpu.flow.transport.placement import Placed, Placement, inlined
+from softnpu.flow.transport.placement import Placed, Placement
 from softnpu.flow.transport.writer import Writer
 from softnpu.flow.values import codec
+from softnpu.flow.values.memory import Atlas
 
 _CROWDED = 16 * wire.PIPE_BUF
 
@@ -28,7 +29,7 @@ Addressed = tuple[Outgoing, bytes, int]  # a record for a channel, and the note 
 class Outbox:
     """The sending side of an endpoint. Methods that change anything hold `lock`."""
 
-    def __init__(self, lock: Any, atlas: Atlas, writer: Writer, epoch: int, mortal: bool) -> None:
+    def __init__(self, lock: threading.RLock, atlas: Atlas, writer: Writer, epoch: int, mortal: bool) -> None:
         self._lock = lock
         self._atlas = atlas
         self._writer = writer
@@ -143,7 +144,7 @@ class Outbox:
         """The record for one receiver."""
         if message.payload.form == LOCAL:
             message = codec.localize(message)
-        descriptors = inlined(message.payload)
+        descriptors = wire.inline_chunks(message.payload)
         if descriptors is not None:
             return self._record(channel, message, descriptors, False)
         placed = self._placement.place(message.payload, 1)

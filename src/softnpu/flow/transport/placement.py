@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from softnpu.flow.message import RAW, TENSOR, Payload
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.memory import TOKENS, Atlas, block_view_of, nbytes_of
+from softnpu.flow.values.memory import TOKENS, Atlas, block_view_of
 
 
 class Placed(NamedTuple):
@@ -18,17 +18,6 @@ class Placed(NamedTuple):
     own: bool = False  # memory of this one is given away, and may outlive it
 
 
-def inlined(payload: Payload) -> bytes | None:
-    """The chunks as they lie in the record itself; None if they do not fit there."""
-    chunks = payload.chunks
-    if not chunks:
-        return b""
-    size = nbytes_of(chunks[0]) + 8 if len(chunks) == 1 else sum(nbytes_of(chunk) + 8 for chunk in chunks)
-    if size + len(payload.meta) > wire.MOST_INLINE:
-        return None
-    return wire.inline_chunk(chunks[0]) if len(chunks) == 1 else b"".join([wire.inline_chunk(each) for each in chunks])
-
-
 class Placement:
     """Places payloads for one process. `mortal`: it may be started again, and what it gave away is not its next life's."""
 
@@ -38,7 +27,7 @@ class Placement:
 
     def place(self, payload: Payload, receivers: int) -> Placed:
         """Where the chunks are, for each receiver."""
-        content = inlined(payload)
+        content = wire.inline_chunks(payload)
         if content is not None:
             return Placed([content] * receivers)
         parts: list[list[bytes]] = [[] for _ in range(receivers)]

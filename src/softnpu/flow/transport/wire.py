@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from softnpu.flow.message import USER_DATA_SIZE, Message, Payload
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.message import USER_DATA_SIZE, Message, Payload, nbytes_of
+from softnpu.flow.values.memory import Atlas
 
 PIPE_BUF = select.PIPE_BUF  # a write up to this size is never mixed with another
 
@@ -34,9 +34,19 @@ _REST_AT = HEAD.size + BODY.size
 MOST_INLINE = PIPE_BUF - _REST_AT - ENVELOPE.size - USER_DATA_SIZE
 
 
-def inline_chunk(data: Any) -> bytes:
-    """A chunk that lies in the record itself."""
-    content = data.tobytes() if type(data) is np.ndarray else bytes(data)
+def inline_chunks(payload: Payload) -> bytes | None:
+    """The chunks as they lie in the record itself; None if they do not fit there."""
+    chunks = payload.chunks
+    if not chunks:
+        return b""
+    size = nbytes_of(chunks[0]) + 8 if len(chunks) == 1 else sum(nbytes_of(chunk) + 8 for chunk in chunks)
+    if size + len(payload.meta) > MOST_INLINE:
+        return None
+    return _inline(chunks[0]) if len(chunks) == 1 else b"".join([_inline(chunk) for chunk in chunks])
+
+
+def _inline(chunk: Any) -> bytes:
+    content = chunk.tobytes() if type(chunk) is np.ndarray else bytes(chunk)
     return _INLINE.pack(0, len(content)) + content
 
 

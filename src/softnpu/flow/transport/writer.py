@@ -6,7 +6,7 @@ import os
 
 from softnpu.flow import atomic
 from softnpu.flow.transport import wire
-from softnpu.flow.transport.memory import Arena
+from softnpu.flow.values.memory import Arena
 
 
 class Peer:

@@ -25,12 +25,12 @@ from softnpu.flow.message import (
     Message,
     Payload,
 )
-from softnpu.flow.transport.memory import as_bytes, block_view_of
 from softnpu.flow.values import torch_door
 from softnpu.flow.values.arrays import decode_array, is_plain
 from softnpu.flow.values.arrays import decode_tensor as decode_tensor
 from softnpu.flow.values.arrays import encode_array as encode_array
 from softnpu.flow.values.arrays import encode_tensor as encode_tensor
+from softnpu.flow.values.memory import as_bytes, block_view_of
 from softnpu.flow.values.tensor import wrap
 
 if TYPE_CHECKING:

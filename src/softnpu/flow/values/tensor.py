@@ -126,13 +126,13 @@ def _count(dims: Sequence[int]) -> int:
 
 
 def _element(array: Array) -> DType:
-    found = dtypes.find(array.dtype)
-    if found is None:
+    element = dtypes.find(array.dtype)
+    if element is None:
         names = ", ".join(str(each) for each in dtypes.ALL)
         raise DfException(
             f"A tensor cannot hold elements of type {array.dtype}; it knows {names}.", codes.DATATYPE_INVALID
         )
-    return found
+    return element
 
 
 def _fit(array: Array, desc: TensorDesc | None) -> Array:
@@ -203,10 +203,10 @@ def allocate(shape: Sequence[int], dtype: Any, align: int = 64) -> Array:
 def _wanted(dtype: Any) -> DType:
     if isinstance(dtype, DType):
         return dtype
-    found = dtypes.find(dtype) if isinstance(dtype, type | np.dtype) else None
-    if found is None:
+    wanted = dtypes.find(dtype) if isinstance(dtype, type | np.dtype) else None
+    if wanted is None:
         raise TypeError(f"dtype is a df.DT_… object or a NumPy type of a tensor, not {dtype!r}")
-    return found
+    return wanted
 
 
 def alloc_tensor(shape: Sequence[int], dtype: Any, align: int = 64) -> Tensor:

@@ -39,13 +39,13 @@ _PLAIN_FORMATS = frozenset({-1, 0, 1, 2, 27, 30})  # the elements lie as the sha
 def torch() -> Any:
     """torch; without it a sentence that says what to install."""
     try:
-        import torch as found
+        import torch as module
     except ModuleNotFoundError as problem:
         raise ModuleNotFoundError(
             "df.npu_model and torch tensors in messages need torch: pip install torch==2.13.0, then softnpu-torch (make torch)",
             name="torch",
         ) from problem
-    return found
+    return module
 
 
 @functools.cache
@@ -53,13 +53,13 @@ def torch_npu() -> Any:
     """torch_npu, which makes the device `npu` known to torch."""
     torch()
     try:
-        import torch_npu as found
+        import torch_npu as module
     except ModuleNotFoundError as problem:
         raise ModuleNotFoundError(
             "df.npu_model needs torch_npu for this Python: pip install softnpu-torch (in a checkout: make torch)",
             name="torch_npu",
         ) from problem
-    return found
+    return module
 
 
 class _Memory:
@@ -124,9 +124,9 @@ def _tensor(name: str, shape: tuple[int, ...], data: Any, device: Any) -> Any:
     raw = np.frombuffer(data, np.uint8)
     if where.type == "cpu":
         return _over(raw if raw.flags.writeable else raw.copy()).view(kind).reshape(shape)
-    made = torch().empty(shape, dtype=kind, device=where)
-    made.copy_(_readable(raw).view(kind).reshape(shape))
-    return made
+    tensor = torch().empty(shape, dtype=kind, device=where)
+    tensor.copy_(_readable(raw).view(kind).reshape(shape))
+    return tensor
 
 
 def _over(raw: Bytes) -> Any:
@@ -163,10 +163,10 @@ def serialize(tensor: Any) -> Bytes:
     number = _TYPES[_name(tensor)]
     data = _bytes(tensor)
     shape = [tensor.dim(), *tensor.shape] + [0] * (_MAX_RANK - tensor.dim())
-    made = np.zeros(DESCRIPTOR_BYTES + data.nbytes, np.uint8)
-    _DESCRIPTOR.pack_into(made.data, 0, 0, 0, number, *shape, *shape, _ND, _ND, data.nbytes)
-    made[DESCRIPTOR_BYTES:] = data
-    return made
+    content = np.zeros(DESCRIPTOR_BYTES + data.nbytes, np.uint8)
+    _DESCRIPTOR.pack_into(content.data, 0, 0, 0, number, *shape, *shape, _ND, _ND, data.nbytes)
+    content[DESCRIPTOR_BYTES:] = data
+    return content
 
 
 def _need_cpu(tensor: Any) -> None:

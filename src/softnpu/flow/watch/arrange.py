@@ -53,9 +53,9 @@ def arrange(sketch: Sketch, sizes: list[tuple[float, float]]) -> Arrangement:
         layers[spot.layer].append(number)
     _order(spots, layers)
     bands = _bands(spots, layers)
-    made = Arrangement(spots, layers, ways, [0] * len(layers), [])
-    _place(made, bands)
-    return made
+    arrangement = Arrangement(spots, layers, ways, [0] * len(layers), [])
+    _place(arrangement, bands)
+    return arrangement
 
 
 def _layers(sketch: Sketch) -> list[int]:
@@ -92,18 +92,18 @@ def _way(spots: list[Spot], start: int, end: int) -> list[int]:
         spots.append(Spot(-1, layer))
         way.append(len(spots) - 1)
     way.append(end)
-    for one, two in itertools.pairwise(way):
-        spots[one].after.append(two)
-        spots[two].before.append(one)
+    for first, second in itertools.pairwise(way):
+        spots[first].after.append(second)
+        spots[second].before.append(first)
     return way
 
 
 def _crossings(spots: list[Spot], layers: list[list[int]]) -> int:
     total = 0
     for layer in layers[:-1]:
-        place = {number: at for at, number in enumerate(layers[spots[layer[0]].layer + 1])} if layer else {}
-        ends = [place[end] for number in layer for end in sorted(spots[number].after, key=place.__getitem__)]
-        total += sum(one > two for at, one in enumerate(ends) for two in ends[at + 1 :])
+        position = {number: at for at, number in enumerate(layers[spots[layer[0]].layer + 1])} if layer else {}
+        ends = [position[end] for number in layer for end in sorted(spots[number].after, key=position.__getitem__)]
+        total += sum(upper > lower for at, upper in enumerate(ends) for lower in ends[at + 1 :])
     return total
 
 
@@ -115,15 +115,15 @@ def _order(spots: list[Spot], layers: list[list[int]]) -> None:
             break
         forward = sweep % 2 == 0
         for layer in layers if forward else layers[::-1]:
-            place = {number: at for other in layers for at, number in enumerate(other)}
+            position = {number: at for other in layers for at, number in enumerate(other)}
             middle = {}
             for number in layer:
                 near = spots[number].before if forward else spots[number].after
-                middle[number] = sum(place[each] for each in near) / len(near) if near else float(place[number])
+                middle[number] = sum(position[each] for each in near) / len(near) if near else float(position[number])
             layer.sort(key=middle.__getitem__)
-        found = _crossings(spots, layers)
-        if found < fewest:
-            best, fewest = [list(layer) for layer in layers], found
+        crossings = _crossings(spots, layers)
+        if crossings < fewest:
+            best, fewest = [list(layer) for layer in layers], crossings
     layers[:] = best
 
 
@@ -166,18 +166,18 @@ def _cut(spots: list[Spot], layer: list[int]) -> int:
     return sum(len(spots[number].before) for number in layer)
 
 
-def _place(made: Arrangement, bands: list[list[int]]) -> None:
-    spots, layers = made.spots, made.layers
+def _place(arrangement: Arrangement, bands: list[list[int]]) -> None:
+    spots, layers = arrangement.spots, arrangement.layers
     widths = _widths(spots, layers)
     for band, mine in enumerate(bands):
         for layer in mine:
-            made.band_of[layer] = band
-    _middles(made)
+            arrangement.band_of[layer] = band
+    _middles(arrangement)
     top = 0.0
     for band, mine in enumerate(bands):
         numbers = [number for layer in mine for number in layers[layer]]
-        down = sum(made.band_of[spots[number].layer] != band for number in _arriving(made, mine))
-        made.tops.append(top)
+        down = sum(arrangement.band_of[spots[number].layer] != band for number in _arriving(arrangement, mine))
+        arrangement.tops.append(top)
         top += _LANE * (down + 1) if band else 0.0
         shift = top - min(spots[number].y - spots[number].height / 2 for number in numbers)
         x = _LANE * (down + 1) if band else 0.0
@@ -186,35 +186,35 @@ def _place(made: Arrangement, bands: list[list[int]]) -> None:
                 spots[number].y += shift
                 spots[number].x = x + (widths[layer] - GAP_X) / 2
             x += widths[layer]
-        made.width = max(made.width, x - GAP_X)
+        arrangement.width = max(arrangement.width, x - GAP_X)
         top = max(spots[number].y + spots[number].height / 2 for number in numbers) + GAP_Y
-    made.height = top - GAP_Y
+    arrangement.height = top - GAP_Y
 
 
-def _arriving(made: Arrangement, band: list[int]) -> list[int]:
+def _arriving(arrangement: Arrangement, band: list[int]) -> list[int]:
     """Spots before the first layer of a band, once for each line."""
-    return [before for number in made.layers[band[0]] for before in made.spots[number].before]
+    return [before for number in arrangement.layers[band[0]] for before in arrangement.spots[number].before]
 
 
-def _middles(made: Arrangement) -> None:
+def _middles(arrangement: Arrangement) -> None:
     """Heights: begin stacked, then everything moves towards its neighbours as far as its layer lets it."""
-    spots = made.spots
-    for layer in made.layers:
+    spots = arrangement.spots
+    for layer in arrangement.layers:
         y = -_height(spots, layer) / 2
         for number in layer:
             spots[number].y = y + (spots[number].height + GAP_Y) / 2
             y += spots[number].height + GAP_Y
     for sweep in range(24):
-        for layer in made.layers if sweep % 2 == 0 else made.layers[::-1]:
+        for layer in arrangement.layers if sweep % 2 == 0 else arrangement.layers[::-1]:
             wished = []
             for number in layer:
-                one = spots[number]
+                spot = spots[number]
                 near = [
                     spots[each].y
-                    for each in (one.before if sweep % 2 == 0 else one.after) or one.before or one.after
-                    if made.band_of[spots[each].layer] == made.band_of[one.layer]
+                    for each in (spot.before if sweep % 2 == 0 else spot.after) or spot.before or spot.after
+                    if arrangement.band_of[spots[each].layer] == arrangement.band_of[spot.layer]
                 ]
-                wished.append(sum(near) / len(near) if near else one.y)
+                wished.append(sum(near) / len(near) if near else spot.y)
             _settle(spots, layer, wished)
 
 

@@ -90,8 +90,8 @@ class Metrics:
 
     def _row(self, seat: int, numbers: dict[str, int], oldest: _Sample, now: int) -> Row:
         source = self.source
-        place = source.seats[seat]
-        node = source.plan.nodes[place.node]
+        instance = source.seats[seat]
+        node = source.plan.nodes[instance.node]
         span = max(now - oldest.at, 1)
         calling = numbers["state"] == CALLING
         times, waits = source.rows[seat].histogram(cells.TIMES), source.rows[seat].histogram(cells.WAITS)
@@ -99,7 +99,7 @@ class Metrics:
         pid = source.pid(numbers)
         return Row(
             node=node.name,
-            instance=place.instance,
+            instance=instance.instance,
             state=STATES[numbers["state"]],
             function=node.functions[numbers["function"]].name if calling else "",
             trans_id=numbers["trans_id"],

@@ -34,13 +34,13 @@ def visualize(graph: FlowGraph, path: str | os.PathLike[str] | None = None, fmt:
     return text
 
 
-def render(made: Sketch, form: str, metrics: Metrics | None = None) -> str:
+def render(drawn: Sketch, form: str, metrics: Metrics | None = None) -> str:
     """A sketch in one of the forms, with live numbers if the graph runs."""
     if metrics is not None:
-        _enliven(made, metrics)
+        _enliven(drawn, metrics)
     if form == "svg":
-        return svg(made)
-    return dot(made) if form == "dot" else mermaid(made)
+        return svg(drawn)
+    return dot(drawn) if form == "dot" else mermaid(drawn)
 
 
 def _write(path: Path, text: str) -> None:
@@ -49,11 +49,11 @@ def _write(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _enliven(made: Sketch, metrics: Metrics) -> None:
+def _enliven(drawn: Sketch, metrics: Metrics) -> None:
     rows: dict[str, list[Row]] = {}
     for row in metrics.rows():
         rows.setdefault(row.node, []).append(row)
-    for box in made.boxes:
+    for box in drawn.boxes:
         mine = rows.get(box.name)
         if mine and box.kind not in (INPUT, OUTPUT):
             box.instances = len(mine)
@@ -75,30 +75,34 @@ def _numbers(rows: list[Row]) -> list[str]:
     ]
 
 
-def dot(made: Sketch) -> str:
+def dot(drawn: Sketch) -> str:
     """For Graphviz."""
-    lines = [f"digraph {_quoted(made.name)} {{", "  rankdir=LR;", '  node [shape=box, style=rounded, fontname="sans"];']
-    for number, box in enumerate(made.boxes):
+    lines = [
+        f"digraph {_quoted(drawn.name)} {{",
+        "  rankdir=LR;",
+        '  node [shape=box, style=rounded, fontname="sans"];',
+    ]
+    for number, box in enumerate(drawn.boxes):
         shape = ", shape=ellipse" if box.kind in (INPUT, OUTPUT) else ", shape=component" if box.kind == MODEL else ""
         lines.append(f"  n{number} [label={_quoted(chr(10).join(_texts(box)))}{shape}];")
-    for line in made.lines:
-        ports = _ports(made, line.start, line.output, line.end, line.input)
+    for line in drawn.lines:
+        ports = _ports(drawn, line.start, line.output, line.end, line.input)
         label = ", ".join(each for each in (ports, line.label) if each)
         lines.append(f"  n{line.start} -> n{line.end}" + (f" [label={_quoted(label)}]" if label else "") + ";")
     return "\n".join([*lines, "}", ""])
 
 
-def mermaid(made: Sketch) -> str:
+def mermaid(drawn: Sketch) -> str:
     """For Mermaid, which many pages with Markdown draw."""
     lines = ["flowchart LR"]
-    for number, box in enumerate(made.boxes):
+    for number, box in enumerate(drawn.boxes):
         text = "<br/>".join(_entities(each) for each in _texts(box))
         opening, closing = (
             ("([", "])") if box.kind in (INPUT, OUTPUT) else ("[[", "]]") if box.kind == MODEL else ("[", "]")
         )
         lines.append(f'  n{number}{opening}"{text}"{closing}')
-    for line in made.lines:
-        ports = _ports(made, line.start, line.output, line.end, line.input)
+    for line in drawn.lines:
+        ports = _ports(drawn, line.start, line.output, line.end, line.input)
         label = ", ".join(each for each in (ports, line.label) if each)
         lines.append(f"  n{line.start} --" + (f'>|"{_entities(label)}"| ' if label else "> ") + f"n{line.end}")
     return "\n".join([*lines, ""])
@@ -109,11 +113,11 @@ def _texts(box: Box) -> list[str]:
     return [box.name, *kind, *box.lines, *box.numbers]
 
 
-def _ports(made: Sketch, start: int, output: int, end: int, index: int) -> str:
+def _ports(drawn: Sketch, start: int, output: int, end: int, index: int) -> str:
     """Which output goes into which input, where there is a choice."""
-    one, two = made.boxes[start], made.boxes[end]
-    left = str(output) if one.outputs > 1 else ""
-    right = str(index) if two.inputs > 1 else ""
+    source, target = drawn.boxes[start], drawn.boxes[end]
+    left = str(output) if source.outputs > 1 else ""
+    right = str(index) if target.inputs > 1 else ""
     return f"{left or 0} → {right or 0}" if left or right else ""
 
 

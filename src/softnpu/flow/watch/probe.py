@@ -51,11 +51,11 @@ class Probe:
     def fetching(self, indexes: list[int], timeout: float | None, align: bool, taken: Any = None) -> Any:
         """In the place of `fetch`."""
         began = _clock()
-        found = self.fetch(indexes, timeout, align, taken)
+        fetched = self.fetch(indexes, timeout, align, taken)
         ended = _clock()
         for listener in self.listeners:
-            listener.fetched(indexes, found[1], began, ended, found[2])
-        return found
+            listener.fetched(indexes, fetched[1], began, ended, fetched[2])
+        return fetched
 
 
 def listen(session: Any, listener: Listener) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from softnpu.flow import log
 from softnpu.flow.plan import INPUT, Port
-from softnpu.flow.planning.layout import APPLICATION, Channel
 from softnpu.flow.running import cells
+from softnpu.flow.transport.layout import APPLICATION, Channel
 from softnpu.flow.watch.metrics import Metrics, Row
 from softnpu.flow.watch.sources import Source
 from softnpu.flow.watch.view import plain
@@ -30,9 +30,9 @@ def report(session: Any, metrics: Metrics | None = None, outputs: Sequence[int] 
     source = metrics.source
     rows = metrics.rows()
     held = [*_failure(source), *_nodes(source, rows), *_outputs(source, outputs)]
-    found = [*(held or [_nothing(source, rows)]), *_past(source, rows)]
+    sentences = [*(held or [_nothing(source, rows)]), *_past(source, rows)]
     head = f"graph {source.plan.name}, engine {source.engine}, {len(source.plan.nodes)} node(s)"
-    return "\n".join([head, plain(rows), *(f"- {sentence}" for sentence in found)])
+    return "\n".join([head, plain(rows), *(f"- {sentence}" for sentence in sentences)])
 
 
 def timed_out(session: Any, waited: float, metrics: Metrics | None = None, outputs: Sequence[int] = ()) -> None:
@@ -52,23 +52,23 @@ def _failure(source: Source) -> list[str]:
 
 
 def _nodes(source: Source, rows: list[Row]) -> list[str]:
-    found = []
+    sentences = []
     for seat, row in zip(source.seats, rows, strict=True):
         node = source.plan.nodes[seat.node]
         name = _name(source, row)
         stream = any(function.stream for function in node.functions)
         if row.state == cells.STATES[cells.CALLING] and not stream and row.since > _LONG:
             waiting = f"; {row.queue} message(s) wait for it" if row.queue else ""
-            found.append(
+            sentences.append(
                 f"{name} has been inside {row.function} for {duration(row.since)}, transaction {row.trans_id}{waiting}"
             )
         elif row.state == cells.STATES[cells.STOPPED]:
-            found.append(f"{name} has stopped: a function of it failed, and softnpu.flow.strict is on")
+            sentences.append(f"{name} has stopped: a function of it failed, and softnpu.flow.strict is on")
         elif row.state == cells.STATES[cells.STARTING]:
-            found.append(f"{name} is still being set up")
+            sentences.append(f"{name} is still being set up")
         else:
-            found += [f"{name} {text}" for text in _held_up(source, seat.number) or _missing(source, seat.number)]
-    return found
+            sentences += [f"{name} {text}" for text in _held_up(source, seat.number) or _missing(source, seat.number)]
+    return sentences
 
 
 def _name(source: Source, row: Row) -> str:
@@ -78,22 +78,22 @@ def _name(source: Source, row: Row) -> str:
 
 def _past(source: Source, rows: list[Row]) -> list[str]:
     """What went wrong before. It explains results that are missing, but nothing waits for it now."""
-    found = []
+    sentences = []
     for row in rows:
         name = _name(source, row)
         if row.failures:
-            found.append(f"{name}: {row.failures} call(s) failed; the log says why, a fetch gives their codes")
+            sentences.append(f"{name}: {row.failures} call(s) failed; the log says why, a fetch gives their codes")
         if row.dropped:
-            found.append(f"{name}: {row.dropped} message(s) were given up, its queue keeps only the newest")
+            sentences.append(f"{name}: {row.dropped} message(s) were given up, its queue keeps only the newest")
         if row.restarts:
-            found.append(f"{name}: its process ended and was started again, {row.restarts} time(s)")
-    return found
+            sentences.append(f"{name}: its process ended and was started again, {row.restarts} time(s)")
+    return sentences
 
 
 def _held_up(source: Source, seat: int) -> list[str]:
     """Whether the results of a node have nowhere to go."""
-    place = source.layout.seats[seat]
-    for output in range(source.plan.nodes[place.node].output_num):
+    instance = source.layout.seats[seat]
+    for output in range(source.plan.nodes[instance.node].output_num):
         for group in source.layout.routes[seat, output]:
             for number in group:
                 channel = source.layout.channels[number]
@@ -110,18 +110,18 @@ def _receiver(source: Source, channel: Channel) -> str:
 
 def _missing(source: Source, seat: int) -> list[str]:
     """Inputs that wait for others."""
-    place = source.layout.seats[seat]
-    node = source.plan.nodes[place.node]
+    instance = source.layout.seats[seat]
+    node = source.plan.nodes[instance.node]
     waiting = _by_input(source, seat)
-    found = []
+    sentences = []
     for function in node.functions:
         have = [index for index in function.inputs if waiting.get(index, 0) > 0]
         lack = [index for index in function.inputs if not waiting.get(index, 0)]
         if have and lack and not function.stream:
             counts = ", ".join(f"input {index} has {waiting[index]}" for index in have)
-            names = ", ".join(f"input {index} (from {_sender(source, Port(place.node, index))})" for index in lack)
-            found.append(f"waits for {names} to call {function.name}; {counts} message(s)")
-    return found
+            names = ", ".join(f"input {index} (from {_sender(source, Port(instance.node, index))})" for index in lack)
+            sentences.append(f"waits for {names} to call {function.name}; {counts} message(s)")
+    return sentences
 
 
 def _by_input(source: Source, seat: int) -> dict[int, int]:
@@ -150,7 +150,7 @@ def _outputs(source: Source, numbers: Sequence[int]) -> list[str]:
     results = [0] * len(source.plan.outputs)
     for channel in source.into(-1):
         results[channel.index] += source.depth(channel)
-    waiting = {number: results[place] for number, place in enumerate(numbers or range(len(results)))}
+    waiting = {number: results[engine_index] for number, engine_index in enumerate(numbers or range(len(results)))}
     have = {index: count for index, count in waiting.items() if count}
     lack = [str(index) for index, count in waiting.items() if not count]
     if have and lack:

@@ -44,9 +44,9 @@ class Server:
         """Where the metrics are."""
         return f"http://{HOST}:{self.port}/metrics?token={self.token}"
 
-    def allows(self, given: str) -> bool:
+    def allows(self, token: str) -> bool:
         """Whether this is the token; the comparison takes the same time for every wrong one."""
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
     def text(self) -> bytes:
         """The answer."""
@@ -71,8 +71,8 @@ def _handler(owner: Server) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             address = urlsplit(self.path)
             bearer = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-            given = bearer or parse_qs(address.query).get("token", [""])[0]
-            if not owner.allows(given):
+            token = bearer or parse_qs(address.query).get("token", [""])[0]
+            if not owner.allows(token):
                 self._answer(401, b"The token is missing or wrong: Authorization: Bearer <token>, or ?token=<token>.\n")
             elif address.path not in _PATHS:
                 self._answer(404, b"Metrics are at /metrics.\n")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import Channel, Layout, Seat, arrange
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.transport.channels import SENT, TAKEN, count
+from softnpu.flow.transport.layout import Channel, Layout, Seat, arrange
 
 OnCalls = Callable[[list[Any]], None]
 

@@ -39,11 +39,11 @@ text{fill:#e6edf3}.small{fill:#9198a1}.number{fill:#e6edf3}.alarm{fill:#ff7b72}
 
 def svg(sketch: Sketch) -> str:
     """The whole file."""
-    made = arrange(sketch, [_size(box) for box in sketch.boxes])
-    drawn = _lines(sketch, made)
-    across = max([made.width, *(x for way in drawn for x, _ in way)])
+    arrangement = arrange(sketch, [_size(box) for box in sketch.boxes])
+    drawn = _lines(sketch, arrangement)
+    across = max([arrangement.width, *(x for way in drawn for x, _ in way)])
     total = max(across, width(sketch.name, 15)) + 2 * _MARGIN
-    tall = made.height + 2 * _MARGIN + _TITLE
+    tall = arrangement.height + 2 * _MARGIN + _TITLE
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.0f}" height="{tall:.0f}" '
         f'viewBox="0 0 {total:.0f} {tall:.0f}" role="img" aria-label={quoteattr("DataFlow graph " + _clean(sketch.name))}>',
@@ -56,7 +56,7 @@ def svg(sketch: Sketch) -> str:
     ]
     parts += [f'<path class="line" marker-end="url(#end)" d="{_curve(way)}"/>' for way in drawn]
     parts += [_label(line, way) for line, way in zip(sketch.lines, drawn, strict=True) if line.label]
-    parts += [_box(box, made, number) for number, box in enumerate(sketch.boxes)]
+    parts += [_box(box, arrangement, number) for number, box in enumerate(sketch.boxes)]
     return "\n".join([*parts, "</g>", "</svg>", ""])
 
 
@@ -82,8 +82,8 @@ def _size(box: Box) -> tuple[float, float]:
     return max(across, 110.0), max(tall, _PORT * (max(box.inputs, box.outputs) + 0.5))
 
 
-def _box(box: Box, made: Arrangement, number: int) -> str:
-    spot = made.spots[number]
+def _box(box: Box, arrangement: Arrangement, number: int) -> str:
+    spot = arrangement.spots[number]
     left, top = spot.x - spot.width / 2, spot.y - spot.height / 2
     frame = f'width="{spot.width:.1f}" height="{spot.height:.1f}"'
     parts = [f"<g><title>{_escaped(_about(box))}</title>"]
@@ -138,72 +138,94 @@ def _escaped(text: str) -> str:
 Point = tuple[float, float]
 
 
-def _lines(sketch: Sketch, made: Arrangement) -> list[list[Point]]:
+def _lines(sketch: Sketch, arrangement: Arrangement) -> list[list[Point]]:
     """The points of each line; the way between bands is square, all else is curved."""
-    lanes = _lanes(made)
-    found = []
-    for line, way in zip(sketch.lines, made.ways, strict=True):
+    lanes = _lanes(arrangement)
+    drawn = []
+    for line, way in zip(sketch.lines, arrangement.ways, strict=True):
         points: list[Point] = []
-        for at, (one, two) in enumerate(itertools.pairwise(way)):
-            start = _leave(sketch, made, line, one, at == 0)
-            end = _enter(sketch, made, line, two, at == len(way) - 2)
-            if made.band_of[made.spots[one].layer] == made.band_of[made.spots[two].layer]:
+        for at, (first, second) in enumerate(itertools.pairwise(way)):
+            start = _leave(sketch, arrangement, line, first, at == 0)
+            end = _enter(sketch, arrangement, line, second, at == len(way) - 2)
+            if (
+                arrangement.band_of[arrangement.spots[first].layer]
+                == arrangement.band_of[arrangement.spots[second].layer]
+            ):
                 # straight to the edge of the layer: its other boxes may be wider
-                points += [start, (_edge(made, one, 1), start[1]), (_edge(made, two, -1), end[1]), end]
+                points += [
+                    start,
+                    (_edge(arrangement, first, 1), start[1]),
+                    (_edge(arrangement, second, -1), end[1]),
+                    end,
+                ]
             else:
-                points += _around(made, start, end, two, *lanes[one, two])
-        found.append(points)
-    return found
+                points += _around(arrangement, start, end, second, *lanes[first, second])
+        drawn.append(points)
+    return drawn
 
 
-def _lanes(made: Arrangement) -> dict[tuple[int, int], tuple[int, int]]:
+def _lanes(arrangement: Arrangement) -> dict[tuple[int, int], tuple[int, int]]:
     """For each pair of spots on both sides of a break: which lane it takes, of how many."""
     breaks: dict[int, list[tuple[int, int]]] = {}
-    for way in made.ways:
-        for one, two in itertools.pairwise(way):
-            band = made.band_of[made.spots[two].layer]
-            if band != made.band_of[made.spots[one].layer] and (one, two) not in breaks.setdefault(band, []):
-                breaks[band].append((one, two))
+    for way in arrangement.ways:
+        for first, second in itertools.pairwise(way):
+            band = arrangement.band_of[arrangement.spots[second].layer]
+            if band != arrangement.band_of[arrangement.spots[first].layer] and (first, second) not in breaks.setdefault(
+                band, []
+            ):
+                breaks[band].append((first, second))
     lanes = {}
     for pairs in breaks.values():
-        pairs.sort(key=lambda pair: (-made.spots[pair[0]].y, -made.spots[pair[1]].y))
+        pairs.sort(key=lambda pair: (-arrangement.spots[pair[0]].y, -arrangement.spots[pair[1]].y))
         lanes.update({pair: (at, len(pairs)) for at, pair in enumerate(pairs)})
     return lanes
 
 
-def _port(sketch: Sketch, made: Arrangement, number: int, index: int, count: int) -> float:
-    spot = made.spots[number]
+def _port(sketch: Sketch, arrangement: Arrangement, number: int, index: int, count: int) -> float:
+    spot = arrangement.spots[number]
     return spot.y - spot.height / 2 + spot.height * (index + 1) / (count + 1)
 
 
-def _half(made: Arrangement, number: int) -> float:
+def _half(arrangement: Arrangement, number: int) -> float:
     """Half the width of a spot; a line that passes a layer goes straight through all of it."""
-    spot = made.spots[number]
-    return spot.width / 2 if spot.box >= 0 else abs(_edge(made, number, 1) - spot.x)
+    spot = arrangement.spots[number]
+    return spot.width / 2 if spot.box >= 0 else abs(_edge(arrangement, number, 1) - spot.x)
 
 
-def _edge(made: Arrangement, number: int, side: int) -> float:
+def _edge(arrangement: Arrangement, number: int, side: int) -> float:
     """Where the layer of a spot ends."""
-    spot = made.spots[number]
-    return spot.x + side * max(made.spots[each].width for each in made.layers[spot.layer]) / 2
+    spot = arrangement.spots[number]
+    return spot.x + side * max(arrangement.spots[each].width for each in arrangement.layers[spot.layer]) / 2
 
 
-def _leave(sketch: Sketch, made: Arrangement, line: Line, number: int, first: bool) -> Point:
-    y = _port(sketch, made, number, line.output, sketch.boxes[line.start].outputs) if first else made.spots[number].y
-    return made.spots[number].x + _half(made, number), y
+def _leave(sketch: Sketch, arrangement: Arrangement, line: Line, number: int, first: bool) -> Point:
+    y = (
+        _port(sketch, arrangement, number, line.output, sketch.boxes[line.start].outputs)
+        if first
+        else arrangement.spots[number].y
+    )
+    return arrangement.spots[number].x + _half(arrangement, number), y
 
 
-def _enter(sketch: Sketch, made: Arrangement, line: Line, number: int, last: bool) -> Point:
-    y = _port(sketch, made, number, line.input, sketch.boxes[line.end].inputs) if last else made.spots[number].y
-    return made.spots[number].x - _half(made, number), y
+def _enter(sketch: Sketch, arrangement: Arrangement, line: Line, number: int, last: bool) -> Point:
+    y = (
+        _port(sketch, arrangement, number, line.input, sketch.boxes[line.end].inputs)
+        if last
+        else arrangement.spots[number].y
+    )
+    return arrangement.spots[number].x - _half(arrangement, number), y
 
 
-def _around(made: Arrangement, start: Point, end: Point, spot: int, lane: int, lanes: int) -> list[Point]:
+def _around(arrangement: Arrangement, start: Point, end: Point, spot: int, lane: int, lanes: int) -> list[Point]:
     """From the end of a band to the beginning of the next one."""
-    band = made.band_of[made.spots[spot].layer]
-    before = [number for at, layer in enumerate(made.layers) if made.band_of[at] == band - 1 for number in layer]
-    right = max(made.spots[number].x + _half(made, number) for number in before) + GAP_X / 4 + _LANE * lane
-    y = made.tops[band] + _LANE * (lane + 0.5) - 4
+    band = arrangement.band_of[arrangement.spots[spot].layer]
+    before = [
+        number for at, layer in enumerate(arrangement.layers) if arrangement.band_of[at] == band - 1 for number in layer
+    ]
+    right = (
+        max(arrangement.spots[number].x + _half(arrangement, number) for number in before) + GAP_X / 4 + _LANE * lane
+    )
+    y = arrangement.tops[band] + _LANE * (lane + 0.5) - 4
     left = _LANE * lane
     return [start, (right, start[1]), (right, y), (left, y), (left, end[1]), end]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from softnpu.flow import log
 from softnpu.flow.drawing.nodes import FlowData, FlowNode, FlowOutput
+from softnpu.flow.engines.embedded.tapping import MORE, OFF, ON
 from softnpu.flow.errors import DfException
 from softnpu.flow.message import Message
-from softnpu.flow.planning.layout import Seat
 from softnpu.flow.transport import wire
+from softnpu.flow.transport.layout import Seat
 from softnpu.flow.values import codec
 from softnpu.flow.values.register import msg_type_register
 from softnpu.flow.watch import probe
 from softnpu.flow.watch.sources import EmbeddedSource, InlineSource, Source, source_of
-from softnpu.flow.watch.tapping import MORE, OFF, ON
 
 if TYPE_CHECKING:
     from softnpu.flow.application.graph import FlowGraph
@@ -302,9 +302,9 @@ def tap(
         raise DfException(f"tap: last is a number of messages from 1 to {_MOST}, not {last!r}.")
     if graph._engine() == "ray":
         raise DfException("tap: the engine ray cannot show messages; use embedded or inline for it.")
-    made = Tap([_place(graph, target)], callback, last)
-    graph.on_session(made.attach)
-    return made
+    new = Tap([_place(graph, target)], callback, last)
+    graph.on_session(new.attach)
+    return new
 
 
 def _place(graph: FlowGraph, target: Any) -> Place:

@@ -86,7 +86,7 @@ def rich_table(title: str, rows: list[Row], most: int) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    made = Table(
+    table = Table(
         title=escape(title),
         box=box.SIMPLE_HEAD,
         title_justify="left",
@@ -98,10 +98,10 @@ def rich_table(title: str, rows: list[Row], most: int) -> Table:
     kept = _fitting(lines, most)
     for at in kept:
         if at < _LEFT:
-            made.add_column(_HEADS[at], no_wrap=True)
+            table.add_column(_HEADS[at], no_wrap=True)
         else:  # numbers are never cut
             wide = max(columns(line[at]) for line in (list(_HEADS), *lines))
-            made.add_column(_HEADS[at], justify="right", no_wrap=True, min_width=wide)
+            table.add_column(_HEADS[at], justify="right", no_wrap=True, min_width=wide)
     for row, line in zip(rows, lines, strict=True):
         texts = [escape(text) for text in line]
         texts[0] = f"[bold]{texts[0]}[/]"
@@ -109,8 +109,8 @@ def rich_table(title: str, rows: list[Row], most: int) -> Table:
             texts[_FAILED_AT] = f"[red]{texts[_FAILED_AT]}[/]"
         if row.queue and (row.busy or 0) > 0.9:
             texts[_QUEUE_AT] = f"[yellow]{texts[_QUEUE_AT]}[/]"
-        made.add_row(*(texts[at] for at in kept))
-    return made
+        table.add_row(*(texts[at] for at in kept))
+    return table
 
 
 class Watch:

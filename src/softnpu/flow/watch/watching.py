@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from softnpu.flow import codes, settings
+from softnpu.flow import settings
 
 if TYPE_CHECKING:
     from softnpu.flow.application.graph import FlowGraph
@@ -58,9 +58,9 @@ class Watching:
         with self._lock:
             self._running = False
 
-    def timed_out(self, code: int, wait: float | None) -> None:
-        """A fetch ended with this code; if it waited in vain, the log says what holds a result back."""
-        if code == codes.QUEUE_EMPTY and wait and self._running:
+    def timed_out(self, wait: float | None) -> None:
+        """A fetch found nothing; if it waited for it, the log says what holds a result back."""
+        if wait and self._running:
             from softnpu.flow.watch.report import timed_out
 
             timed_out(self._session, wait, self.metrics(), self._outputs)

@@ -1,4 +1,4 @@
-"""What the system lends to a callback of VENC: memory that the program must not free (section 8.6 of the reference)."""
+"""What the system lends to a callback of VENC: memory that the program must not free."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from softnpu.media.v1.video_channel import VideoChannel
 from softnpu.media.v1.video_desc import Callback, VideoChannelDesc
 from softnpu.runtime.process import process
 
-# ret_code of a picture (section 9.2 of the reference).
+# ret_code of a picture.
 SUCCESS, PARAM_INVALID, OUTPUT_SIZE_INVALID, INTERNAL_ERROR, CHANNEL_ABNORMAL = 0, 3, 4, 5, 14
 DECODE_FAIL, VIDEO_SIZE, BITSTREAM, IMAGE_FORMAT = 0x10004, 0x10006, 0x10008, 0x1000A
 NO_PICTURE, FRAME_BUFFER = 0x20000, 0x20002

@@ -6,7 +6,7 @@ A structure is declared once, as a field for each key:
     REGION = Struct("region", dest_pic_info=PIC, crop_region=CROP)
     LINES = Struct("lines", count="u32", line=[LINE, 100])          # at most 100 of them
 
-Rules of reading (section 2.2 of the reference): a missing key is 0, a scalar of a wrong type is 0, a nested value that is no
+Rules of reading: a missing key is 0, a scalar of a wrong type is 0, a nested value that is no
 dict raises TypeError, a number too large for its field and a list that is too long raise ValueError, other keys are ignored.
 """
 

@@ -1,4 +1,4 @@
-"""Dictionaries that several engines of `acl.himpi` share (section 5.1 of the reference)."""
+"""Dictionaries that several engines of `acl.himpi` share."""
 
 from __future__ import annotations
 

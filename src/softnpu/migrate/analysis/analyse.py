@@ -33,7 +33,7 @@ class Inspection:
     error: str = ""
 
     def cuda(self) -> Iterator[Finding]:
-        return (one for one in self.torch if one.name.startswith("torch.cuda"))
+        return (use for use in self.torch if use.name.startswith("torch.cuda"))
 
 
 @dataclass
@@ -109,22 +109,22 @@ def unknown_names(analysis: Analysis) -> Iterator[tuple[str, str]]:
     except ImportError:
         return
     known: dict[str, bool] = {}
-    for one in analysis.files:
-        for name in dict.fromkeys(finding.name for finding in one.torch):
+    for inspection in analysis.files:
+        for name in dict.fromkeys(finding.name for finding in inspection.torch):
             if name not in known:
                 known[name] = _exists(torch, name)
             if not known[name]:
-                yield one.path, name
+                yield inspection.path, name
 
 
 def _exists(torch: Any, name: str) -> bool:
     value = torch
     parts = name.split(".")
-    for place, part in enumerate(parts[1:], 2):
+    for length, part in enumerate(parts[1:], 2):
         if value is None:  # torch.version.cuda.split: there on a machine with CUDA
             return True
         if not hasattr(value, part):
-            module = ".".join(parts[:place])
+            module = ".".join(parts[:length])
             try:
                 value = importlib.import_module(module)
             except ImportError as problem:
@@ -143,7 +143,7 @@ def write_results(source: Path, folder: Path, analysis: Analysis | None = None) 
     write_csv(
         folder / "cuda_op_list.csv",
         ("File", "Api"),
-        dict.fromkeys((one.path, f.name) for one in analysis.files for f in one.cuda()),
+        dict.fromkeys((inspection.path, f.name) for inspection in analysis.files for f in inspection.cuda()),
     )
     write_csv(folder / "unknown_api.csv", ("File", "Api"), unknown_names(analysis))
     for name, kind in (
@@ -157,14 +157,14 @@ def write_results(source: Path, folder: Path, analysis: Analysis | None = None) 
 
 
 def _of_kind(analysis: Analysis, kind: str) -> Iterator[tuple[object, ...]]:
-    for one in analysis.files:
-        for f in one.findings:
-            if f.row.kind == kind:
-                yield one.path, f.start_line, f.end_line, f.name, f.row.tip
+    for inspection in analysis.files:
+        for finding in inspection.findings:
+            if finding.row.kind == kind:
+                yield inspection.path, finding.start_line, finding.end_line, finding.name, finding.row.tip
 
 
 def affinity_rows(analysis: Analysis) -> Iterator[tuple[object, ...]]:
     """The rows of the affinity list."""
-    for one in analysis.files:
-        for f in one.affinity:
-            yield one.path, f.start_line, f.end_line, f.row.type, f.name, f.row.better
+    for inspection in analysis.files:
+        for use in inspection.affinity:
+            yield inspection.path, use.start_line, use.end_line, use.row.type, use.name, use.row.better

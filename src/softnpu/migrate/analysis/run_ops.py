@@ -58,19 +58,19 @@ def run_script(script: Path, arguments: Sequence[str]) -> tuple[list[Use], str]:
         end = f"it failed with {type(problem).__name__}: {problem}"
     finally:
         sys.argv, sys.path[:] = argv, path
-    return sorted(uses.values(), key=lambda one: (-one.calls, one.name)), end
+    return sorted(uses.values(), key=lambda use: (-use.calls, use.name)), end
 
 
 def _note(uses: dict[tuple[str, tuple[str, ...]], Use], func: Any, args: Any, kwargs: Any, result: Any) -> None:
     tensors = list(_tensors((args, tuple(kwargs.values()))))
-    dtypes = tuple(dict.fromkeys(str(one.dtype).removeprefix("torch.") for one in tensors or _tensors((result,))))
+    dtypes = tuple(dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors or _tensors((result,))))
     name = str(func).replace(".default", "").replace("aten.", "aten::", 1)
     use = uses.get((name, dtypes))
     if use is None:
         use = uses[name, dtypes] = Use(name, dtypes, place=_place())
     use.calls += 1
     if len(use.shapes) < _SHAPES:
-        shape = " ".join(str(tuple(one.shape)) for one in tensors)
+        shape = " ".join(str(tuple(tensor.shape)) for tensor in tensors)
         if shape not in use.shapes:
             use.shapes.append(shape)
 
@@ -98,4 +98,4 @@ def _place() -> str:
 def judge(uses: Sequence[Use], soc: str) -> list[tuple[Use, str]]:
     """Each use with the reason why the chip cannot run it, or an empty text."""
     missing = lacks(soc)
-    return [(use, next((one.reason for one in missing if one.applies(use.name, use.dtypes)), "")) for use in uses]
+    return [(use, next((lack.reason for lack in missing if lack.applies(use.name, use.dtypes)), "")) for use in uses]

@@ -86,7 +86,7 @@ class _Reader(cst.CSTVisitor):
 
 def read_functions(source: Path, extra: frozenset[str]) -> tuple[list[Function], list[str]]:
     """The functions of a library, and which of its files cannot be read."""
-    found: list[Function] = []
+    functions: list[Function] = []
     unread: list[str] = []
     tree = scan(source, frozenset())
     for relative in tree.python:
@@ -97,24 +97,24 @@ def read_functions(source: Path, extra: frozenset[str]) -> tuple[list[Function],
             dotted = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
             reader = _Reader(names, EditList(module.code.encode()), str(relative), dotted, extra)
             names.module.visit(reader)
-            found += reader.functions
-    return found, unread
+            functions += reader.functions
+    return functions, unread
 
 
 def reached(functions: Iterable[Function]) -> dict[int, set[str]]:
     """For each function (by id) the unsupported names that it reaches. Calls are followed by their last name, where only one function has it."""
     functions = list(functions)
     by_name: dict[str, list[Function]] = {}
-    for one in functions:
-        by_name.setdefault(one.short, []).append(one)
-    result = {id(one): set(one.unsupported) for one in functions}
+    for function in functions:
+        by_name.setdefault(function.short, []).append(function)
+    result = {id(function): set(function.unsupported) for function in functions}
     growing = True
     while growing:
         growing = False
-        for one in functions:
-            mine = result[id(one)]
+        for function in functions:
+            mine = result[id(function)]
             before = len(mine)
-            for call in one.calls:
+            for call in function.calls:
                 if len(by_name.get(call, ())) == 1:
                     mine |= result[id(by_name[call][0])]
             growing = growing or len(mine) > before
@@ -145,5 +145,5 @@ def write_third_party(source: Path, folder: Path, extra: frozenset[str]) -> list
     write_csv(folder / "framework_unsupported_op.csv", ("File", "Line", "Function", "OP"), direct)
     write_csv(folder / "full_unsupported_results.csv", ("File", "Line", "Function", "OP"), full)
     write_csv(folder / "migration_needed_list.csv", ("File", "Line", "Function", "Api"), cuda)
-    users = len({one[2] for one in cuda})
+    users = len({row[2] for row in cuda})
     return [f"{len(functions)} functions: {len(full)} reach unsupported interfaces, {users} use torch.cuda.", *unread]

@@ -51,9 +51,9 @@ class Bindings:
         """What a name is imported as wherever it is used, and None where that depends on the place."""
         if name in self._inner_others:
             return None
-        found = self._top.get(name, set()) | self._inner.get(name, set())
-        plain = name not in self._inner or (len(found) == 1 and name not in self._others)
-        return found if plain else None
+        meanings = self._top.get(name, set()) | self._inner.get(name, set())
+        plain = name not in self._inner or (len(meanings) == 1 and name not in self._others)
+        return meanings if plain else None
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

@@ -146,15 +146,15 @@ class Uses(ast.NodeVisitor):
 
 def find(uses: Used, table: Mapping[str, Any], skip: Callable[[str], bool] = lambda _: False) -> list[Finding]:
     """The names that a table knows, in the order of their lines; `skip` says which are dealt with already."""
-    found: dict[Finding, None] = {}
+    findings: dict[Finding, None] = {}
     libraries = ((name, node) for name, node in uses.imports if name.split(".")[0] not in _FRAMEWORKS)
     methods = ((_METHOD + name, node) for name, node in uses.methods if _METHOD + name in table)
     names = ((name, node) for name, node in uses.names if "." in name)
     for name, node in _all(libraries, names, methods):
         row = rows.find(table, name)
         if row is not None and not skip(name):
-            found[Finding(node.lineno, node.end_lineno or node.lineno, name, row)] = None
-    return sorted(found, key=lambda one: (one.start_line, one.name))
+            findings[Finding(node.lineno, node.end_lineno or node.lineno, name, row)] = None
+    return sorted(findings, key=lambda finding: (finding.start_line, finding.name))
 
 
 def _all(*sources: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -87,16 +87,16 @@ class Names:
 
 
 def _meaning(scope: Scope, name: str) -> str | None:
-    found = scope.get_qualified_names_for(name)
-    if not found:
+    candidates = scope.get_qualified_names_for(name)
+    if not candidates:
         return name if name in ASSUMED else None
-    return _choose(one.name for one in found if one.source is QualifiedNameSource.IMPORT)
+    return _choose(candidate.name for candidate in candidates if candidate.source is QualifiedNameSource.IMPORT)
 
 
 def _choose(imported: Iterable[str]) -> str | None:
     """Of several imports of one name (`try` and `except`), that of torch."""
     names = sorted(imported)
-    return next((one for one in names if one.split(".")[0] == "torch"), names[0] if names else None)
+    return next((name for name in names if name.split(".")[0] == "torch"), names[0] if names else None)
 
 
 def dotted(node: cst.BaseExpression) -> tuple[tuple[str, ...], tuple[cst.BaseExpression, ...]] | None:

@@ -34,18 +34,18 @@ class NewerUses(cst.CSTVisitor):
         self._labels: set[int] = set()  # of names that are no expressions
         self._chains: list[tuple[tuple[str, ...], Place]] = []
         wrapper.module.visit(self)
-        for parts, place in self._chains:  # an import may stand behind the function that uses it
-            self._resolve(parts, place)
+        for parts, lines in self._chains:  # an import may stand behind the function that uses it
+            self._resolve(parts, lines)
 
     def _place(self, node: cst.CSTNode) -> Place:
-        found = self._positions[node]
-        return Place(found.start.line, found.end.line)
+        span = self._positions[node]
+        return Place(span.start.line, span.end.line)
 
-    def _resolve(self, parts: tuple[str, ...], place: Place) -> None:
+    def _resolve(self, parts: tuple[str, ...], lines: Place) -> None:
         if parts[0] in self._local or parts[0] in ASSUMED:
-            self.names.append((".".join([self._local.get(parts[0], parts[0]), *parts[1:]]), place))
+            self.names.append((".".join([self._local.get(parts[0], parts[0]), *parts[1:]]), lines))
         elif len(parts) > 1:
-            self.methods.append((parts[-1], place))
+            self.methods.append((parts[-1], lines))
 
     def _bind(self, node: cst.Import | cst.ImportFrom) -> bool:
         (statement,) = ast.parse(cst.Module([]).code_for_node(node)).body

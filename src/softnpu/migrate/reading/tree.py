@@ -37,7 +37,7 @@ class Tree:
 
     def tool(self, path: Path) -> Path | None:
         """The folder of a tool that a path lies in."""
-        return next((one for one in path.parents if one in self.tools), None) if self.tools else None
+        return next((parent for parent in path.parents if parent in self.tools), None) if self.tools else None
 
 
 def scan(source: Path, skip: frozenset[Path]) -> Tree:
@@ -173,6 +173,6 @@ def publish(built: Path, target: Path) -> None:
     for folder, names, files in os.walk(built):
         goal = target / Path(folder).relative_to(built)
         goal.mkdir(exist_ok=True)
-        for name in [*files, *(one for one in names if (Path(folder) / one).is_symlink())]:
+        for name in [*files, *(entry for entry in names if (Path(folder) / entry).is_symlink())]:
             os.replace(Path(folder) / name, goal / name)
     shutil.rmtree(built)

@@ -33,16 +33,16 @@ summary{background:var(--soft);padding:.5rem .8rem;cursor:pointer;font-weight:60
 
 def report(summary: Summary) -> Iterator[str]:
     """The page, in pieces."""
-    changed = [one for one in summary.files if one.changed]
+    changed = [file for file in summary.files if file.changed]
     title = f"Migration of {summary.name}"
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
     yield f"<p>{escape(summary.sentence())}</p>"
     yield from _problems(summary)
     yield from _contents(changed)
-    others = [one for one in summary.files if one.unsupported and not one.changed]
+    others = [file for file in summary.files if file.unsupported and not file.changed]
     if others:
-        count = sum(len(one.unsupported) for one in others)
+        count = sum(len(file.unsupported) for file in others)
         yield f"<p>{count} more uses of unsupported interfaces, in {len(others)} files that did not change, are in unsupported_op.csv.</p>"
     for number, result in enumerate(changed):
         yield from _file(number, result, len(changed) <= _OPEN_AT_ONCE)
@@ -50,11 +50,11 @@ def report(summary: Summary) -> Iterator[str]:
 
 
 def _problems(summary: Summary) -> Iterator[str]:
-    failed = [one for one in summary.files if one.error]
+    failed = [file for file in summary.files if file.error]
     if failed:
         yield '<h2 class="bad">Not converted</h2><ul>'
-        for one in failed:
-            yield f"<li><code>{escape(one.path)}</code>: {escape(one.error)}</li>"
+        for file in failed:
+            yield f"<li><code>{escape(file.path)}</code>: {escape(file.error)}</li>"
         yield "</ul>"
     if summary.warnings:
         yield '<h2 class="warn">To look at</h2><ul>'
@@ -65,9 +65,9 @@ def _problems(summary: Summary) -> Iterator[str]:
 
 def _contents(changed: Sequence[FileResult]) -> Iterator[str]:
     yield '<h2>Changed files</h2><table class="list"><tr><th>File</th><th class="n">Changes</th><th class="n">Unsupported</th></tr>'
-    for number, one in enumerate(changed):
-        link = f'<a href="#f{number}"><code>{escape(one.path)}</code></a>'
-        yield f'<tr><td>{link}</td><td class="n">{len(one.changes)}</td><td class="n">{len(one.unsupported) or ""}</td></tr>'
+    for number, file in enumerate(changed):
+        link = f'<a href="#f{number}"><code>{escape(file.path)}</code></a>'
+        yield f'<tr><td>{link}</td><td class="n">{len(file.changes)}</td><td class="n">{len(file.unsupported) or ""}</td></tr>'
     yield "</table>"
 
 
@@ -81,7 +81,7 @@ def _file(number: int, result: FileResult, is_open: bool) -> Iterator[str]:
         place = f'<a href="#f{number}l{finding.start_line}">line {finding.start_line}</a>'
         yield f'<li class="warn">{place} <code>{escape(finding.name)}</code>: {escape(finding.row.tip)}</li>'
     yield "</ul>"
-    wanted = [one.start_line for one in result.unsupported]
+    wanted = [finding.start_line for finding in result.unsupported]
     yield from _diff(number, _lines(result.before), _lines(result.after), wanted)
     yield "</details>"
 
@@ -104,7 +104,7 @@ def _diff(number: int, old: list[str], new: list[str], wanted: Iterable[int]) ->
             lines = list(run)
             if visible:
                 yield from _rows(
-                    number, kind, [(one, old[one]) for one in lines], [(one - a0 + b0, old[one]) for one in lines]
+                    number, kind, [(line, old[line]) for line in lines], [(line - a0 + b0, old[line]) for line in lines]
                 )
             else:
                 yield f'<tr class="gap"><td colspan="4">{len(lines)} equal lines</td></tr>'
@@ -117,9 +117,9 @@ def _shown(blocks: Sequence[tuple[str, int, int, int, int]], wanted: Iterable[in
 
 
 def _rows(number: int, kind: str, old: list[tuple[int, str]], new: list[tuple[int, str]]) -> Iterator[str]:
-    for place in range(max(len(old), len(new))):
-        left = old[place] if place < len(old) else None
-        right = new[place] if place < len(new) else None
+    for index in range(max(len(old), len(new))):
+        left = old[index] if index < len(old) else None
+        right = new[index] if index < len(new) else None
         texts = (escape(left[1]) if left else "", escape(right[1]) if right else "")
         if kind == "replace" and left and right:
             texts = _mark(left[1], right[1])

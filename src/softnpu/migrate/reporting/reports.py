@@ -39,18 +39,18 @@ class RunLog:
 
 def log_run(log: RunLog, summary: Summary) -> None:
     """What happened to each file."""
-    for one in summary.files:
-        if one.error:
-            log.write(logging.ERROR, f"{one.path}: {one.error}; it was copied unchanged.")
-        if not (one.changes or one.unsupported or one.warnings):
+    for file in summary.files:
+        if file.error:
+            log.write(logging.ERROR, f"{file.path}: {file.error}; it was copied unchanged.")
+        if not (file.changes or file.unsupported or file.warnings):
             continue
-        log.write(logging.INFO, f"[File] {one.path}")
-        for change in one.changes:
-            place = f"line: {change.start_line} ~ {change.end_line}"
-            log.write(logging.INFO, f"{place}  Operation Type: {change.operation}  Message: {change.message}")
-        for finding in one.unsupported:
-            place = f"line: {finding.start_line} ~ {finding.end_line}"
-            log.write(logging.WARNING, f"{place}  Unsupported: {finding.name}  Tips: {finding.row.tip}")
+        log.write(logging.INFO, f"[File] {file.path}")
+        for change in file.changes:
+            lines = f"line: {change.start_line} ~ {change.end_line}"
+            log.write(logging.INFO, f"{lines}  Operation Type: {change.operation}  Message: {change.message}")
+        for finding in file.unsupported:
+            lines = f"line: {finding.start_line} ~ {finding.end_line}"
+            log.write(logging.WARNING, f"{lines}  Unsupported: {finding.name}  Tips: {finding.row.tip}")
     for path, text in summary.warnings:
         log.write(logging.WARNING, f"{path}: {text}")
     for path, text in summary.lost:
@@ -63,10 +63,16 @@ def write_reports(folder: Path, summary: Summary) -> None:
     write_csv(
         folder / "change_list.csv",
         CHANGE_COLUMNS,
-        ((one.path, c.start_line, c.end_line, c.operation, c.message) for one in summary.files for c in one.changes),
+        (
+            (file.path, change.start_line, change.end_line, change.operation, change.message)
+            for file in summary.files
+            for change in file.changes
+        ),
     )
     unsupported = [
-        (one.path, f.start_line, f.end_line, f.name, f.row.tip) for one in summary.files for f in one.unsupported
+        (file.path, finding.start_line, finding.end_line, finding.name, finding.row.tip)
+        for file in summary.files
+        for finding in file.unsupported
     ]
     write_csv(folder / "unsupported_op.csv", UNSUPPORTED_COLUMNS, unsupported)
     write_xlsx(folder / "unsupported_op.xlsx", "unsupported_op", UNSUPPORTED_COLUMNS, unsupported)

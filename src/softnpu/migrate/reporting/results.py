@@ -28,7 +28,7 @@ class FileResult:
     @property
     def unsupported(self) -> list[Finding]:
         """Findings that may stop a program; advice about speed and precision is listed elsewhere."""
-        return [one for one in self.findings if one.row.kind == "unsupported"]
+        return [finding for finding in self.findings if finding.row.kind == "unsupported"]
 
 
 @dataclass
@@ -45,19 +45,19 @@ class Summary:
 
     @property
     def changed(self) -> int:
-        return sum(one.changed for one in self.files)
+        return sum(file.changed for file in self.files)
 
     @property
     def changes(self) -> int:
-        return sum(len(one.changes) for one in self.files)
+        return sum(len(file.changes) for file in self.files)
 
     @property
     def unsupported(self) -> int:
-        return sum(len(one.unsupported) for one in self.files)
+        return sum(len(file.unsupported) for file in self.files)
 
     @property
     def failed(self) -> int:
-        return sum(bool(one.error) for one in self.files)
+        return sum(bool(file.error) for file in self.files)
 
     def sentence(self) -> str:
         """The run in one line."""

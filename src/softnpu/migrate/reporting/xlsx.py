@@ -64,8 +64,8 @@ def _sheet(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[
 
 def _row(number: int, values: Sequence[object], style: str) -> str:
     cells = []
-    for place, value in enumerate(values):
-        name = f"{chr(ord('A') + place)}{number}"
+    for column, value in enumerate(values):
+        name = f"{chr(ord('A') + column)}{number}"
         if isinstance(value, int):
             cells.append(f'<c r="{name}"{style}><v>{value}</v></c>')
         else:

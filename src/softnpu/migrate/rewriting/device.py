@@ -41,15 +41,17 @@ class DeviceArguments(cst.CSTVisitor):
             self._one(node, "device", 0, exact=True)
 
     def _all(self, node: cst.Call) -> None:
-        text = " ".join(self.names.text(one.value) for one in node.args)
+        text = " ".join(self.names.text(argument.value) for argument in node.args)
         if node.args and not _STAYS.search(text):
             start, end = self.names.span(node.args[0])[0], self.names.span(node.args[-1].value)[1]
             self._replace(start, end, text)
 
     def _one(self, node: cst.Call, keyword: str, index: int, exact: bool) -> None:
         """Replace one argument; `exact`: only where its text is certainly a device."""
-        named = [one for one in node.args if one.keyword is not None and one.keyword.value == keyword]
-        positional = [one for one in node.args if one.keyword is None and not one.star]
+        named = [
+            argument for argument in node.args if argument.keyword is not None and argument.keyword.value == keyword
+        ]
+        positional = [argument for argument in node.args if argument.keyword is None and not argument.star]
         chosen = named or positional[index : index + 1]
         if not chosen:
             return

@@ -53,8 +53,8 @@ class Loaders(cst.CSTVisitor):
             )
 
     def _convertible(self, node: cst.Call) -> bool:
-        keywords = {one.keyword.value for one in node.args if one.keyword is not None}
-        stars = any(one.star for one in node.args)
+        keywords = {argument.keyword.value for argument in node.args if argument.keyword is not None}
+        stars = any(argument.star for argument in node.args)
         return self.names.full(node.func) == _LOADER and not stars and not keywords & _SKIPPED and bool(node.args)
 
     def _convert(self, node: cst.Call) -> None:
@@ -78,8 +78,8 @@ class Loaders(cst.CSTVisitor):
             else:
                 extra.append(f"{keyword}={value}")
         extra.append(f"sampler={_SAMPLER.replace('torch', self.torch, 1)}({sampled})")
-        place = self.names.span(node.args[-1].value)[1]
-        self.edits.add(place, place, ", " + ", ".join(extra), message)
+        end = self.names.span(node.args[-1].value)[1]
+        self.edits.add(end, end, ", " + ", ".join(extra), message)
 
     def _dataset(self, argument: cst.Arg, message: str) -> str:
         """The text that names the dataset; one that is made in the call gets a name there."""
@@ -103,7 +103,7 @@ class Loaders(cst.CSTVisitor):
             or not isinstance(node.body, cst.IndentedBlock)
         ):
             return
-        known = [one for functions in self._functions for one in functions]
+        known = [function for functions in self._functions for function in functions]
         first = node.body.body[0]
         start = self.edits.line_start(self.names.span(first)[0])
         indent = self.edits.text[start : self.names.span(first)[0]].decode()
@@ -114,11 +114,11 @@ class Loaders(cst.CSTVisitor):
 
 def _named(node: cst.Call) -> Iterator[tuple[str, cst.Arg]]:
     """The arguments of a DataLoader by name; the first three may stand without."""
-    for place, one in enumerate(node.args):
-        if one.keyword is not None:
-            yield one.keyword.value, one
-        elif place < 3:
-            yield ("dataset", "batch_size", "shuffle")[place], one
+    for index, argument in enumerate(node.args):
+        if argument.keyword is not None:
+            yield argument.keyword.value, argument
+        elif index < 3:
+            yield ("dataset", "batch_size", "shuffle")[index], argument
 
 
 def process_group_lines(torch: str) -> list[str]:
@@ -145,10 +145,10 @@ def wrap_model(names: Names, edits: EditList, placer: Placer, torch: str, target
         f"    {target} = {target}.to({DEVICE})",
         f"    {target} = {parallel}({target}, device_ids=[{VARIABLE}], broadcast_buffers=False)",
     ]
-    place = placer.line_end(statement)
-    end = b"" if edits.text[:place].endswith(b"\n") else placer.newline.encode()
+    line_end = placer.line_end(statement)
+    end = b"" if edits.text[:line_end].endswith(b"\n") else placer.newline.encode()
     text = end.decode() + "".join(f"{indent}{line}{placer.newline}" for line in lines)
-    edits.add(place, place, text, f"Wrap {target} in DistributedDataParallel")
+    edits.add(line_end, line_end, text, f"Wrap {target} in DistributedDataParallel")
     return True
 
 
@@ -176,5 +176,7 @@ def _assigns(node: cst.CSTNode, target: str) -> bool:
     if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Lambda):
         return False
     if isinstance(node, cst.Assign):
-        return any(isinstance(one.target, cst.Name) and one.target.value == target for one in node.targets)
+        return any(
+            isinstance(assigned.target, cst.Name) and assigned.target.value == target for assigned in node.targets
+        )
     return any(_assigns(child, target) for child in node.children)

@@ -44,7 +44,7 @@ class EditList:
 
     def __post_init__(self) -> None:
         self._known = set(self.edits)
-        self._lines = [0, *(place + 1 for place, byte in enumerate(self.text) if byte == 10)]
+        self._lines = [0, *(offset + 1 for offset, byte in enumerate(self.text) if byte == 10)]
 
     def add(self, start: int, end: int, new: str, message: str) -> None:
         """Note an edit unless it would change nothing or was noted before."""
@@ -62,7 +62,7 @@ class EditList:
     def kept(self) -> list[Edit]:
         """The edits in their order; of two that overlap, the larger one stays."""
         chosen: list[Edit] = []
-        for edit in sorted(self.edits, key=lambda one: (one.start, one.end != one.start, -one.end)):
+        for edit in sorted(self.edits, key=lambda item: (item.start, item.end != item.start, -item.end)):
             last = chosen[-1] if chosen else None
             if last and edit.start < last.end:
                 if edit.end - edit.start > last.end - last.start:
@@ -73,11 +73,11 @@ class EditList:
 
     def apply(self) -> bytes:
         """The new text."""
-        parts, place = [], 0
+        parts, done = [], 0
         for edit in self.kept():
-            parts += [self.text[place : edit.start], edit.new.encode()]
-            place = edit.end
-        return b"".join([*parts, self.text[place:]])
+            parts += [self.text[done : edit.start], edit.new.encode()]
+            done = edit.end
+        return b"".join([*parts, self.text[done:]])
 
     def changes(self) -> list[Change]:
         """The change list of this file."""

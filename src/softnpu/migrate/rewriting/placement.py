@@ -37,11 +37,11 @@ class Placer:
         last = self._last_import()
         if last is None:
             return
-        place = self.line_end(last)
+        line_end = self.line_end(last)
         text = self.newline.join(lines) + self.newline
-        if place == len(self.edits.text) and not self.edits.text.endswith(b"\n"):
+        if line_end == len(self.edits.text) and not self.edits.text.endswith(b"\n"):
             text = self.newline + text
-        self.edits.add(place, place, text, message)
+        self.edits.add(line_end, line_end, text, message)
 
     def line_end(self, node: cst.CSTNode) -> int:
         """The offset of the line after a statement."""
@@ -63,17 +63,17 @@ class Placer:
 
     def has_import(self, module: str, everywhere: bool = True) -> bool:
         """Whether a module, or something of it, is imported; `everywhere`: functions count too."""
-        found = (name for _, node in imports(self._body, everywhere) for name in modules(node))
-        return any(name == module or name.startswith(module + ".") for name in found)
+        imported = (name for _, node in imports(self._body, everywhere) for name in modules(node))
+        return any(name == module or name.startswith(module + ".") for name in imported)
 
     def _first_torch(self) -> cst.CSTNode | None:
-        found = None
+        first = None
         for statement, node in imports(self._body, everywhere=True):
             if any(name.split(".")[0] == "torch" for name in modules(node)):
                 if self.edits.line_start(self.names.span(statement)[0]) == self.names.span(statement)[0]:
                     return statement  # not indented: it runs when the module is imported
-                found = found or statement
-        return found
+                first = first or statement
+        return first
 
     def _last_import(self) -> cst.CSTNode | None:
         """The last statement of the head that imports; the head ends where functions, classes or other work begin."""

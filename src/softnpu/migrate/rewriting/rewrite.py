@@ -43,7 +43,7 @@ class Rewriter(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         name = node.name.value
         new = self.rules.functions.get(name) if name not in self.rules.custom else None
-        is_property = any(_last_name(one.decorator) in ("property", "setter") for one in node.decorators)
+        is_property = any(_last_name(decorator.decorator) in ("property", "setter") for decorator in node.decorators)
         if is_property:
             new = self.rules.attributes.get(name)
         if self._classes[-1] and new:
@@ -73,7 +73,7 @@ class Rewriter(cst.CSTVisitor):
         if isinstance(node.names, cst.ImportStar):
             self._from_module(node.module, module, self.rules.rename(module))
             return False
-        targets = {self.rules.rename(f"{module}.{_text(one.name)}").rpartition(".")[0] for one in node.names}
+        targets = {self.rules.rename(f"{module}.{_text(alias.name)}").rpartition(".")[0] for alias in node.names}
         if len(targets) > 1:
             self._split(node, module, node.names)
             return False
@@ -164,14 +164,14 @@ class Rewriter(cst.CSTVisitor):
         name = _last_name(node.func)
         self._function(node, full, name)
         self._keywords(node, full)
-        self._inner |= {id(one.keyword) for one in node.args if one.keyword is not None}
+        self._inner |= {id(argument.keyword) for argument in node.args if argument.keyword is not None}
         if full in self.rules.paths or name in self.rules.paths:
             for argument in node.args:
                 _mark_strings(argument.value, self._fixed)
         if name in ("isinstance", "issubclass") and len(node.args) == 2:
             wanted = node.args[1].value
             elements = wanted.elements if isinstance(wanted, cst.Tuple) else [cst.Element(wanted)]
-            self._types |= {id(one.value) for one in elements}
+            self._types |= {id(element.value) for element in elements}
         for rule in self.rules.args:
             if rule.func_name in (name, full):
                 self._argument(node, rule)
@@ -197,8 +197,12 @@ class Rewriter(cst.CSTVisitor):
                     self._replace(argument.keyword, new, f"Change the argument {old} to {new}")
 
     def _argument(self, node: cst.Call, rule: ArgsRule) -> None:
-        positional = [one for one in node.args if one.keyword is None and not one.star]
-        named = [one for one in node.args if one.keyword is not None and one.keyword.value == rule.arg_keyword]
+        positional = [argument for argument in node.args if argument.keyword is None and not argument.star]
+        named = [
+            argument
+            for argument in node.args
+            if argument.keyword is not None and argument.keyword.value == rule.arg_keyword
+        ]
         chosen = named[0] if named else positional[rule.arg_idx] if rule.arg_idx < len(positional) else None
         if chosen is None:
             return
@@ -223,15 +227,15 @@ class Rewriter(cst.CSTVisitor):
     def visit_FormattedString(self, node: cst.FormattedString) -> bool:
         if id(node) in self._fixed:
             return False
-        for place, part in enumerate(node.parts):
+        for index, part in enumerate(node.parts):
             if isinstance(part, cst.FormattedStringText):
-                last = place == len(node.parts) - 1
+                last = index == len(node.parts) - 1
                 self._string(part.value, self.names.span(part)[0], whole=len(node.parts) == 1, open_end=not last)
         return True
 
     def _string(self, text: str, start: int, whole: bool = True, open_end: bool = False) -> None:
-        for place, old, new in rewrite_string(text, self.rules.strings, whole, open_end):
-            offset = start + len(text[:place].encode())
+        for position, old, new in rewrite_string(text, self.rules.strings, whole, open_end):
+            offset = start + len(text[:position].encode())
             self.edits.add(offset, offset + len(old.encode()), new, f'Change "{old}" to "{new}" in a string')
 
     # ---- edits --------------------------------------------------------------------------------------------------

@@ -124,9 +124,9 @@ def read_custom(path: Path) -> Custom:
             f"The rule file {path} cannot be read ({problem.strerror}); check the path after -r."
         ) from problem
     except json.JSONDecodeError as problem:
-        place = f"line {problem.lineno}, column {problem.colno}"
+        location = f"line {problem.lineno}, column {problem.colno}"
         raise MigrateError(
-            f"The rule file {path} is not valid JSON at {place}: {problem.msg}. Correct it there."
+            f"The rule file {path} is not valid JSON at {location}: {problem.msg}. Correct it there."
         ) from problem
     except UnicodeDecodeError as problem:
         raise MigrateError(f"The rule file {path} is not UTF-8 text ({problem.reason}); save it as UTF-8.") from problem
@@ -203,7 +203,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "arg_new": (_expression, "the text of a Python expression"),
     "arg_keyword": (lambda value: isinstance(value, str) and value.isidentifier(), "the name of a keyword argument"),
     "white_list": (
-        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
         "a list of texts",
     ),
 }

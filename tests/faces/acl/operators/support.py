@@ -10,8 +10,8 @@ import numpy as np
 
 import acl
 from softnpu.base.dtypes import from_numpy
-from softnpu.compiler.build import build_single_ops
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.single_op.build import build_single_ops
 from tests.support import ok
 
 Array = np.ndarray[Any, Any]

@@ -1,8 +1,7 @@
-"""The Caffe frontend: nets of a few layers against OpenCV, and what it refuses."""
+"""The Caffe frontend: nets of a few layers against OpenCV."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,62 +9,16 @@ import numpy as np
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import read
-from softnpu.graph.wire import Message, encode
+from softnpu.compiler.frontends.caffe.reader import read
 from tests.caffe_support import caffemodel, net, run, write
+from tests.unit.compiler.frontends.caffe_nets import MAP, Array, compare, head, layer, rand
 
-Array = np.ndarray[Any, Any]
-
-
-def rand(*shape: int, seed: int = 1, low: float = -1.0, high: float = 1.0) -> Array:
-    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
-
-
-def head(**inputs: tuple[int, ...]) -> str:
-    found = ""
-    for name, shape in inputs.items():
-        dims = " ".join(f"dim: {one}" for one in shape)
-        found += f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}\n'
-    return found
-
-
-def layer(kind: str, param: str = "", bottom: str = "x", top: str = "y", name: str = "") -> str:
-    bottoms = " ".join(f'bottom: "{one}"' for one in bottom.split())
-    tops = " ".join(f'top: "{one}"' for one in top.split())
-    return f'layer {{ name: "{name or top.split()[0]}" type: "{kind}" {bottoms} {tops} {param} }}\n'
-
-
-def opencv(
-    folder: Path, text: str, blobs: dict[str, list[Array]], feeds: dict[str, Array], outputs: list[str]
-) -> list[Array]:
-    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
-    prototxt, weights = write(folder, text, blobs)
-    other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
-    for name, one in feeds.items():
-        other.setInput(one, name)
-    return [np.array(one) for one in other.forward(outputs)]
-
-
-def compare(
-    folder: Path, text: str, blobs: dict[str, list[Array]], feeds: dict[str, Array], tolerance: float = 1e-5
-) -> None:
-    graph = net(folder, text, blobs)
-    found = run(graph, *[feeds[node.name] for node in graph.inputs])
-    wanted = opencv(folder, text, blobs, feeds, [one.name.split(":")[0] for one in graph.outputs])
-    for output, ours, theirs in zip(graph.outputs, found, wanted, strict=True):
-        assert ours.size == theirs.size, (output.name, ours.shape, theirs.shape)
-        np.testing.assert_allclose(
-            ours.reshape(-1), theirs.reshape(-1), rtol=tolerance, atol=tolerance, err_msg=output.name
-        )
-
-
-MAP = (2, 6, 9, 11)
 CASES: dict[str, tuple[str, dict[str, list[Array]], dict[str, Array]]] = {}
 
 
 def case(name: str, text: str, blobs: list[Array] | None = None, x: Array | None = None, **more: Array) -> None:
     feeds = {"x": rand(*MAP) if x is None else x, **more}
-    CASES[name] = (head(**{key: one.shape for key, one in feeds.items()}) + text, {"y": blobs or []}, feeds)
+    CASES[name] = (head(**{key: array.shape for key, array in feeds.items()}) + text, {"y": blobs or []}, feeds)
 
 
 def conv(name: str, kind: str, param: str, *blobs: Array) -> None:
@@ -191,10 +144,10 @@ def test_slice_and_split_give_their_tops(tmp_path: Path) -> None:
     )
     graph = net(tmp_path, text)
     x = rand(*MAP)
-    found = dict(zip([one.name for one in graph.outputs], run(graph, x), strict=True))
-    assert sorted(found) == ["cut:0:a", "cut:2:c", "twice:0:d", "twice:1:e"]
-    np.testing.assert_array_equal(found["cut:0:a"], x[:, :1])
-    np.testing.assert_array_equal(found["twice:1:e"], x[:, 1:4])
+    by_name = dict(zip([output.name for output in graph.outputs], run(graph, x), strict=True))
+    assert sorted(by_name) == ["cut:0:a", "cut:2:c", "twice:0:d", "twice:1:e"]
+    np.testing.assert_array_equal(by_name["cut:0:a"], x[:, :1])
+    np.testing.assert_array_equal(by_name["twice:1:e"], x[:, 1:4])
 
 
 def test_a_scale_may_come_from_another_layer(tmp_path: Path) -> None:
@@ -231,7 +184,7 @@ def test_a_net_in_the_old_head_form_with_in_place_layers(tmp_path: Path) -> None
     assert [node.name for node in graph.inputs] == ["data"]
     assert graph.inputs[0].output.format == 0
     assert [node.name for node in graph.nodes] == ["data", "neg", "relu", "plus"]
-    assert [one.name for one in graph.outputs] == ["plus:0:p"]
+    assert [output.name for output in graph.outputs] == ["plus:0:p"]
     x = rand(1, 3, 4, 4)
     np.testing.assert_allclose(run(graph, x)[0], np.maximum(-x, 0) + 1, rtol=1e-6)
 
@@ -245,7 +198,7 @@ def test_input_shape_form_and_shapes_from_outside(tmp_path: Path) -> None:
     files = write(tmp_path, text)
     graph, _ = read(*files, "net", {"a": (2, 3, 8, 8)})
     assert [node.output.shape for node in graph.inputs] == [(2, 3, 8, 8), (2, 5)]
-    assert [one.value.shape for one in graph.outputs] == [(2, 3, 8, 8), (2, 5)]
+    assert [output.value.shape for output in graph.outputs] == [(2, 3, 8, 8), (2, 5)]
 
 
 def test_layers_of_training_are_left_out(tmp_path: Path) -> None:
@@ -258,7 +211,7 @@ def test_layers_of_training_are_left_out(tmp_path: Path) -> None:
         + layer("Accuracy", "accuracy_param { top_k: 5 }", "x label", "accuracy")
     )
     graph, notes = read(*write(tmp_path, text), "net")
-    assert [one.name for one in graph.outputs] == ["y:0:y"]
+    assert [output.name for output in graph.outputs] == ["y:0:y"]
     assert len(notes) == 4
     assert "'loss' of type SoftmaxWithLoss" in notes[2]
 
@@ -279,201 +232,7 @@ def test_names_of_layers_stay_names_of_nodes(tmp_path: Path) -> None:
 def test_weights_are_views_of_the_file(tmp_path: Path) -> None:
     graph = net(tmp_path, *CASES["convolution"][:2])
     constants = [node.data for node in graph.nodes if node.type == "Const"]
-    assert constants and all(isinstance(one.data, memoryview) for one in constants if one is not None)
-
-
-# ---- other forms of weights ------------------------------------------------------------------------------------------
-
-_TEXT = head(x=(1, 4)) + layer("InnerProduct", "inner_product_param { num_output: 2 }")
-_SHAPE = Message("BlobShape").add(dim=(1, "int64", True))
-
-
-def weights(blob: Message, *blobs: dict[str, Any]) -> bytes:
-    one = Message("Layer").add(name=(1, "string"), type=(2, "string"), blobs=(7, blob, True))
-    return encode(
-        Message("Net").add(layer=(100, one, True)),
-        {"layer": [{"name": "y", "type": "InnerProduct", "blobs": list(blobs)}]},
-    )
-
-
-def unpacked(values: Array) -> bytes:
-    return b"".join(b"\x2d" + struct.pack("<f", one) for one in values.reshape(-1))
-
-
-def forms() -> dict[str, bytes]:
-    w, b = rand(2, 4), rand(2)
-    dims = {"num": (1, "int32"), "channels": (2, "int32"), "height": (3, "int32"), "width": (4, "int32")}
-    old = Message("Blob").add(**dims, data=(5, "bytes"))
-    double = Message("Blob").add(shape=(7, _SHAPE), double_data=(8, "bytes"))
-    raw = Message("Blob").add(shape=(7, _SHAPE), kind=(10, "enum"), raw=(12, "bytes"))
-    loose = Message("Blob").add(shape=(7, _SHAPE))
-    body = [encode(loose, {"shape": {"dim": list(one.shape)}}) + unpacked(one) for one in (w, b)]
-    holder = Message("Layer").add(name=(1, "string"), blobs=(7, "bytes", True))
-    return {
-        "four dims": weights(
-            old,
-            {"num": 1, "channels": 1, "height": 2, "width": 4, "data": w.tobytes()},
-            {"num": 1, "channels": 1, "height": 1, "width": 2, "data": b.tobytes()},
-        ),
-        "doubles": weights(
-            double, *[{"shape": {"dim": list(one.shape)}, "double_data": one.astype("<f8").tobytes()} for one in (w, b)]
-        ),
-        "raw half": weights(
-            raw, *[{"shape": {"dim": list(one.shape)}, "kind": 2, "raw": one.astype("<f2").tobytes()} for one in (w, b)]
-        ),
-        "raw float": weights(
-            raw, *[{"shape": {"dim": list(one.shape)}, "kind": 1, "raw": one.tobytes()} for one in (w, b)]
-        ),
-        "not packed": encode(Message("Net").add(layer=(100, holder, True)), {"layer": [{"name": "y", "blobs": body}]}),
-    }
-
-
-@pytest.mark.parametrize("form", ["four dims", "doubles", "raw half", "raw float", "not packed"])
-def test_every_form_of_blob_is_read(form: str, tmp_path: Path) -> None:
-    prototxt, path = write(tmp_path, _TEXT)
-    path.write_bytes(forms()[form])
-    graph, _ = read(prototxt, path, "net")
-    x = rand(1, 4, seed=5)
-    tolerance = 2e-3 if form == "raw half" else 1e-6
-    np.testing.assert_allclose(run(graph, x)[0], x @ rand(2, 4).T + rand(2), rtol=tolerance, atol=tolerance)
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-
-def refused(folder: Path, text: str, blobs: dict[str, list[Array]] | None = None) -> AtcError:
-    with pytest.raises(AtcError) as caught:
-        read(*write(folder, text, blobs), "net")
-    return caught.value
-
-
-def test_the_old_layers_field(tmp_path: Path) -> None:
-    error = refused(tmp_path, 'layers { name: "a" type: CONVOLUTION bottom: "x" top: "y" }')
-    assert error.code == "E11021"
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ('name: "a"\nlayer { name "b" }', "line 2, column 14"),
-        ('layer {\n  typ: "ReLU"\n}', "line 2, column 3"),
-        ('layer { name: "a"', "line 1"),
-        ("layer { pooling_param { pool: SUM } }", "line 1, column 31"),
-    ],
-)
-def test_a_bad_prototxt_says_where(text: str, place: str, tmp_path: Path) -> None:
-    error = refused(tmp_path, text)
-    assert error.code == "E11022"
-    assert place in error.message
-
-
-def test_text_that_is_no_text(tmp_path: Path) -> None:
-    prototxt, path = write(tmp_path, _TEXT)
-    prototxt.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(AtcError) as caught:
-        read(prototxt, path, "net")
-    assert caught.value.code == "E11022"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xa2\x06\xff",
-        b"no caffemodel",
-        weights(Message("Blob").add(shape=(7, _SHAPE)), {"shape": {"dim": [-1, 3]}}),
-    ],
-)
-def test_bad_weights(data: bytes, tmp_path: Path) -> None:
-    prototxt, path = write(tmp_path, _TEXT)
-    path.write_bytes(data)
-    with pytest.raises(AtcError) as caught:
-        read(prototxt, path, "net")
-    assert caught.value.code == "E11024"
-
-
-def test_weights_of_the_old_form(tmp_path: Path) -> None:
-    prototxt, path = write(tmp_path, _TEXT)
-    path.write_bytes(encode(Message("Net").add(layers=(2, "bytes", True)), {"layers": [b"abc"]}))
-    with pytest.raises(AtcError) as caught:
-        read(prototxt, path, "net")
-    assert caught.value.code == "E11023"
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    prototxt, path = write(tmp_path, _TEXT)
-    for pair in ((tmp_path / "no.prototxt", path), (prototxt, tmp_path / "no.caffemodel")):
-        with pytest.raises(AtcError) as caught:
-            read(*pair, "net")
-        assert caught.value.code == "E10410"
-
-
-def test_unknown_bottom(tmp_path: Path) -> None:
-    error = refused(tmp_path, head(x=(1, 4)) + layer("ReLU", "", "who"))
-    assert (error.code, "[who]" in error.message) == ("E11012", True)
-
-
-def test_all_unknown_types_stand_in_one_error(tmp_path: Path) -> None:
-    error = refused(tmp_path, head(x=(1, 4)) + layer("Magic", top="a") + layer("ReLU") + layer("Wonder", "", "a", "b"))
-    assert error.code == "E11009"
-    assert "a (Magic), b (Wonder)" in error.message
-
-
-@pytest.mark.parametrize(
-    "kind", ["Yolo", "YoloV3DetectionOutput", "SReLU", "Correlation", "L2Normalize", "SpatialTransformer"]
-)
-def test_layers_whose_meaning_is_not_documented_are_refused(kind: str, tmp_path: Path) -> None:
-    param = "yolo_param { classes: 2 }" if kind == "Yolo" else ""
-    assert refused(tmp_path, head(x=MAP) + layer(kind, param)).code == "E11009"
-
-
-def test_detection_output_must_be_renamed(tmp_path: Path) -> None:
-    text = head(x=(1, 4)) + layer(
-        "DetectionOutput",
-        "detection_output_param { num_classes: 2 nms_param { nms_threshold: 0.4 } code_type: CENTER_SIZE }",
-    )
-    error = refused(tmp_path, text)
-    assert error.code == "E11008"
-    assert "SSDDetectionOutput" in error.solution
-
-
-@pytest.mark.parametrize("other", ["input_shape { dim: 1 }", head(z=(1, 2))])
-def test_two_forms_of_inputs(other: str, tmp_path: Path) -> None:
-    text = 'input: "x" input_dim: 1 input_dim: 1 input_dim: 2 input_dim: 2 ' + other + layer("ReLU")
-    assert refused(tmp_path, text).code == "E11001"
-
-
-def test_missing_layer_and_wrong_blobs(tmp_path: Path) -> None:
-    assert refused(tmp_path, _TEXT).code == "E11029"
-    assert refused(tmp_path, _TEXT, {"y": [rand(2, 5), rand(2)]}).code == "E11033"
-    assert refused(tmp_path, _TEXT, {"y": [rand(2, 4)]}).code == "E11033"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        layer("Pooling", "pooling_param { kernel_size: 3 }", top="y mask"),
-        layer("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 3 }"),
-        layer("Pooling", "pooling_param { kernel_size: 30 }"),
-        layer("Convolution", "convolution_param { kernel_size: 3 }"),
-        layer("Convolution", "convolution_param { num_output: 2 kernel_size: 3 kernel_h: 3 kernel_w: 3 }"),
-        layer("Convolution", "convolution_param { num_output: 4 kernel_size: 3 group: 4 }"),
-        layer("Softmax", "softmax_param { axis: 7 }"),
-        layer("Slice", "slice_param { slice_point: 9 }", top="a b"),
-        layer("Eltwise", "", "x z"),
-        layer("ReLU", "", "x z"),
-        layer("ReLU", "", "x", "y y2"),
-        layer("ReLU") + layer("TanH", name="again"),
-    ],
-)
-def test_wrong_parameters_are_named(text: str, tmp_path: Path) -> None:
-    error = refused(tmp_path, head(x=MAP, z=(1, 2)) + text)
-    assert error.code in ("E14001", "E89999")
-    assert error.message
-
-
-def test_an_input_without_shape(tmp_path: Path) -> None:
-    assert refused(tmp_path, 'input: "x"' + layer("ReLU")).code == "E10001"
+    assert constants and all(isinstance(constant.data, memoryview) for constant in constants if constant is not None)
 
 
 def test_damaged_files_never_crash(tmp_path: Path) -> None:
@@ -483,8 +242,8 @@ def test_damaged_files_never_crash(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for _ in range(60):
         data = bytearray(good[: generator.integers(1, len(good) + 1)])
-        for place in generator.integers(0, len(data), 3):
-            data[place] = generator.integers(0, 256)
+        for offset in generator.integers(0, len(data), 3):
+            data[offset] = generator.integers(0, 256)
         path.write_bytes(data)
         try:
             read(prototxt, path, "net")

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import read
+from softnpu.compiler.frontends.caffe.reader import read
 from tests.caffe_support import run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed; it is what the results are compared with")
 
 
 def folder() -> Path:
-    found = importlib.util.find_spec("hyperlpr")
-    path = Path(found.origin).parent / "models" / "dnn" if found is not None and found.origin else Path("missing")
+    spec = importlib.util.find_spec("hyperlpr")
+    path = Path(spec.origin).parent / "models" / "dnn" if spec is not None and spec.origin else Path("missing")
     if not path.is_dir():
         pytest.skip("the models of the package hyperlpr 0.0.2 are not here; pip install --no-deps hyperlpr==0.0.2")
     return path
@@ -41,9 +41,9 @@ def test_a_model_gives_what_opencv_gives(name: str) -> None:
     x = picture(graph.inputs[0].output.shape)
     other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
     other.setInput(x, graph.inputs[0].name)
-    wanted = other.forward([one.name.split(":")[0] for one in graph.outputs])
-    for found, theirs in zip(run(graph, x), wanted, strict=True):
-        np.testing.assert_allclose(found, theirs, rtol=1e-4, atol=1e-4)
+    wanted = other.forward([output.name.split(":")[0] for output in graph.outputs])
+    for ours, theirs in zip(run(graph, x), wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 _SSD = """type: "SSDDetectionOutput"
@@ -74,10 +74,10 @@ def test_an_ssd_model_after_the_change_that_atc_asks_for(tmp_path: Path) -> None
     changed.write_text(text[: text.index('type: "DetectionOutput"')] + _SSD, encoding="utf-8")
     graph, _ = read(changed, weights, "ssd")
     x = picture((1, 3, 512, 512))
-    number, found = run(graph, x)
+    number, boxes = run(graph, x)
     other = cv2.dnn.readNetFromCaffe(str(prototxt), str(weights))
     other.setInput(x, "data")
     wanted = other.forward("detection_out")[0, 0]
     count = int(number[0, 0])
     assert count == int((wanted[:, 2] > 0).sum()) > 0
-    np.testing.assert_allclose(found[0, :count, :7], wanted[:count], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(boxes[0, :count, :7], wanted[:count], rtol=1e-4, atol=1e-4)

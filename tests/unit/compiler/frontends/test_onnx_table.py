@@ -95,20 +95,20 @@ def constant(*numbers: int) -> Value:
 
 
 def call(
-    word: str,
+    op_type: str,
     inputs: list[Value | None] | None = None,
     opset: int = 13,
     outputs: int = 1,
     domain: str = "",
     **attrs: Any,
 ):
-    given = {key: value.encode() if isinstance(value, str) else value for key, value in attrs.items()}
-    return translate(word, domain, opset, given, [tensor()] if inputs is None else inputs, outputs)
+    encoded = {key: value.encode() if isinstance(value, str) else value for key, value in attrs.items()}
+    return translate(op_type, domain, opset, encoded, [tensor()] if inputs is None else inputs, outputs)
 
 
 @pytest.mark.parametrize(
     ("word", "kind", "count"),
-    [(word, kind, n) for n, rows in enumerate((UNARY, BINARY, TERNARY), 1) for word, kind in rows.items()],
+    [(op_type, kind, n) for n, rows in enumerate((UNARY, BINARY, TERNARY), 1) for op_type, kind in rows.items()],
 )
 def test_types(word: str, kind: str, count: int) -> None:
     named = call(word, [tensor()] * count)
@@ -125,12 +125,12 @@ def test_vendor_operators(word: str, kind: str) -> None:
 
 
 def test_vendor_operators_with_more_to_them() -> None:
-    for word in EXPANDED.split():
-        assert known(word, "npu")
-        assert not call(word, domain="npu").type.startswith("NPU")
-    for word in SAME:
-        assert call(word).type == word
-        assert known(word, "")
+    for op_type in EXPANDED.split():
+        assert known(op_type, "npu")
+        assert not call(op_type, domain="npu").type.startswith("NPU")
+    for op_type in SAME:
+        assert call(op_type).type == op_type
+        assert known(op_type, "")
     assert call("GridSample3D").type == "GridSampler3D"
     assert call("QuantBatchMatMul").type == "QuantBatchMatmulV3"
     assert call("BatchMultiClassNMS").type == "BatchMultiClassNonMaxSuppression"
@@ -145,9 +145,9 @@ def test_operators_without_a_name_keep_theirs() -> None:
     assert not known("FusedConv", "com.microsoft")
     assert call("Conv", domain="my.own").type == "Conv"
     assert call("QuantizeLinear", axis=1).attrs == {"axis": 1}
-    for word in ("Loop", "Scan", "QLinearConv", "STFT", "RNN", "GroupNormalization"):
-        assert call(word).type == word
-        assert not known(word, "")
+    for op_type in ("Loop", "Scan", "QLinearConv", "STFT", "RNN", "GroupNormalization"):
+        assert call(op_type).type == op_type
+        assert not known(op_type, "")
 
 
 def test_convolutions() -> None:
@@ -218,8 +218,8 @@ def test_names_that_depend_on_what_is_there() -> None:
     assert call("Resize", mode="linear").type == "Resize"
     assert call("Resize", coordinate_transformation_mode="align_corners").attrs["align_corners"] is True
     assert call("Resize").type == "ResizeNearestNeighborV2"
-    for word, kind in {"add": "ScatterNdAdd", "max": "ScatterNdMax", "min": "ScatterNdMin"}.items():
-        assert call("ScatterND", [tensor()] * 3, reduction=word).type == kind
+    for reduction, kind in {"add": "ScatterNdAdd", "max": "ScatterNdMax", "min": "ScatterNdMin"}.items():
+        assert call("ScatterND", [tensor()] * 3, reduction=reduction).type == kind
 
 
 def test_names_that_depend_on_the_opset() -> None:

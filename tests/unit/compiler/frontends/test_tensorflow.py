@@ -54,7 +54,7 @@ def attr(value: Any) -> dict[str, Any]:
     if isinstance(value, type):
         return {"type": TYPES[np.dtype(value).name]}
     if isinstance(value, tuple):
-        return {"shape": {"dim": [{"size": one} for one in value]}}
+        return {"shape": {"dim": [{"size": dim} for dim in value]}}
     if isinstance(value, list):
         return {"list": {"i": value}}
     assert isinstance(value, np.ndarray)
@@ -62,7 +62,7 @@ def attr(value: Any) -> dict[str, Any]:
 
 
 def tensor(array: Array) -> dict[str, Any]:
-    shape = {"dim": [{"size": one} for one in array.shape]}
+    shape = {"dim": [{"size": dim} for dim in array.shape]}
     return {
         "dtype": TYPES[array.dtype.name],
         "tensor_shape": shape,
@@ -77,8 +77,8 @@ class Net:
         self.nodes: list[dict[str, Any]] = []
 
     def op(self, kind: str, name: str, *inputs: str, **attrs: Any) -> str:
-        given = {key: value if isinstance(value, dict) else attr(value) for key, value in attrs.items()}
-        self.nodes.append({"name": name, "op": kind, "input": list(inputs), "attr": given})
+        attributes = {key: value if isinstance(value, dict) else attr(value) for key, value in attrs.items()}
+        self.nodes.append({"name": name, "op": kind, "input": list(inputs), "attr": attributes})
         return name
 
     def const(self, name: str, value: Any, dtype: Any = None) -> str:
@@ -105,28 +105,28 @@ class Net:
 def run(graph: Graph, **feeds: Array) -> list[Array]:
     low = lower(graph)
     assert not low.host
-    inputs = [make_value_info(one.output.name, one.output.dtype, one.output.shape) for one in graph.inputs]
-    weights = [make_tensor(one.output.name, one.data) for one in graph.nodes if one.data is not None]
+    inputs = [make_value_info(node.output.name, node.output.dtype, node.output.shape) for node in graph.inputs]
+    weights = [make_tensor(node.output.name, node.data) for node in graph.nodes if node.data is not None]
     weights += [make_tensor(name, constant) for name, constant in low.constants.items()]
     data = encode_model(
-        graph, low.nodes, inputs, [{"name": one.value.name} for one in graph.outputs], weights, low.domains
+        graph, low.nodes, inputs, [{"name": output.value.name} for output in graph.outputs], weights, low.domains
     )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    found: list[Array] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(
+    results: list[Array] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(
         None, feeds
     )
-    for output, array in zip(graph.outputs, found, strict=True):
+    for output, array in zip(graph.outputs, results, strict=True):
         assert output.value.dtype == from_numpy(np.asarray(array).dtype.name)
         if output.value.shape is not None:
             assert all(said in (-1, real) for said, real in zip(output.value.shape, np.shape(array), strict=True))
-    return found
+    return results
 
 
-def same(found: Any, wanted: Any, tolerance: float = 1e-4) -> None:
+def same(computed: Any, wanted: Any, tolerance: float = 1e-4) -> None:
     wanted = np.asarray(wanted)
-    assert np.shape(found) == wanted.shape and np.asarray(found).dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+    assert np.shape(computed) == wanted.shape and np.asarray(computed).dtype == wanted.dtype
+    np.testing.assert_allclose(computed, wanted, rtol=tolerance, atol=tolerance)
 
 
 def naive_conv(x: Array, w: Array, stride: int, pads: list[int], rate: int = 1) -> Array:
@@ -278,7 +278,7 @@ def test_a_decoder(tmp_path: Path) -> None:
 # ---- single operators through the tables ---------------------------------------------------------------------------------
 
 
-def one(tmp_path: Path, kind: str, operands: list[Any], result: int = 0, **attrs: Any) -> Array:
+def result_of(tmp_path: Path, kind: str, operands: list[Any], result: int = 0, **attrs: Any) -> Array:
     """The first result of an operator: arrays are placeholders, ("c", value) are constants."""
     net, names, feeds = Net(), [], {}
     for index, operand in enumerate(operands):
@@ -300,34 +300,34 @@ def test_convolutions(tmp_path: Path) -> None:
     w = rnd(3, 2, 4, 3)
     unit = [1, 1, 1, 1]
     explicit = {"padding": "EXPLICIT", "explicit_paddings": [0, 0, 2, 1, 0, 1, 0, 0], "strides": unit}
-    same(one(tmp_path, "Conv2D", [IMAGE, ("c", w)], **explicit), naive_conv(IMAGE, w, 1, [2, 1, 0, 1]))
+    same(result_of(tmp_path, "Conv2D", [IMAGE, ("c", w)], **explicit), naive_conv(IMAGE, w, 1, [2, 1, 0, 1]))
     dilated = {"padding": "VALID", "strides": unit, "dilations": [1, 2, 2, 1]}
-    same(one(tmp_path, "Conv2D", [IMAGE, w], **dilated), naive_conv(IMAGE, w, 1, [0] * 4, 2))
+    same(result_of(tmp_path, "Conv2D", [IMAGE, w], **dilated), naive_conv(IMAGE, w, 1, [0] * 4, 2))
     first = np.ascontiguousarray(np.moveaxis(IMAGE, -1, 1))
-    found = one(tmp_path, "Conv2D", [first, ("c", w)], strides=unit, padding="VALID", data_format="NCHW")
-    same(found, np.moveaxis(naive_conv(IMAGE, w, 1, [0] * 4), -1, 1))
+    computed = result_of(tmp_path, "Conv2D", [first, ("c", w)], strides=unit, padding="VALID", data_format="NCHW")
+    same(computed, np.moveaxis(naive_conv(IMAGE, w, 1, [0] * 4), -1, 1))
     halves = rnd(3, 2, 2, 6)
     parts = [naive_conv(IMAGE[..., 2 * g : 2 * g + 2], halves[..., 3 * g : 3 * g + 3], 1, [1, 1, 0, 1]) for g in (0, 1)]
-    same(one(tmp_path, "Conv2D", [IMAGE, ("c", halves)], strides=unit, padding="SAME"), np.concatenate(parts, -1))
+    same(result_of(tmp_path, "Conv2D", [IMAGE, ("c", halves)], strides=unit, padding="SAME"), np.concatenate(parts, -1))
     deep = rnd(3, 3, 4, 2)
     parts = [naive_conv(IMAGE[..., c : c + 1], deep[:, :, c : c + 1], 2, [1, 1, 0, 1]) for c in range(4)]
-    found = one(tmp_path, "DepthwiseConv2dNative", [IMAGE, ("c", deep)], strides=[1, 2, 2, 1], padding="SAME")
-    same(found, np.concatenate(parts, -1))
+    computed = result_of(tmp_path, "DepthwiseConv2dNative", [IMAGE, ("c", deep)], strides=[1, 2, 2, 1], padding="SAME")
+    same(computed, np.concatenate(parts, -1))
     volume, kernel = rnd(1, 3, 4, 4, 2), rnd(3, 4, 4, 2, 5)
-    found = one(tmp_path, "Conv3D", [volume, ("c", kernel)], strides=[1] * 5, padding="VALID")
-    same(found, np.tensordot(volume[0], kernel, 4)[None, None, None, None])
+    computed = result_of(tmp_path, "Conv3D", [volume, ("c", kernel)], strides=[1] * 5, padding="VALID")
+    same(computed, np.tensordot(volume[0], kernel, 4)[None, None, None, None])
 
 
 def test_pools(tmp_path: Path) -> None:
     attrs: dict[str, Any] = {"ksize": [1, 5, 6, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
-    same(one(tmp_path, "MaxPool", [IMAGE], **attrs), IMAGE.max((1, 2), keepdims=True))
-    same(one(tmp_path, "AvgPool", [IMAGE], **attrs), IMAGE.mean((1, 2), keepdims=True))
-    found = one(tmp_path, "MaxPoolV2", [IMAGE, ("c", [1, 5, 6, 1]), ("c", [1, 1, 1, 1])], padding="VALID")
-    same(found, IMAGE.max((1, 2), keepdims=True))
+    same(result_of(tmp_path, "MaxPool", [IMAGE], **attrs), IMAGE.max((1, 2), keepdims=True))
+    same(result_of(tmp_path, "AvgPool", [IMAGE], **attrs), IMAGE.mean((1, 2), keepdims=True))
+    computed = result_of(tmp_path, "MaxPoolV2", [IMAGE, ("c", [1, 5, 6, 1]), ("c", [1, 1, 1, 1])], padding="VALID")
+    same(computed, IMAGE.max((1, 2), keepdims=True))
     volume = rnd(1, 2, 2, 3, 2)
     cube: dict[str, Any] = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 2, 2, 1], "padding": "SAME"}
-    same(one(tmp_path, "AvgPool3D", [volume], **cube)[0, 0, 0, 1], volume[0, :, :, 2].mean((0, 1)))
-    same(one(tmp_path, "MaxPool3D", [volume], **cube)[0, 0, 0, 0], volume[0, :, :, :2].max((0, 1, 2)))
+    same(result_of(tmp_path, "AvgPool3D", [volume], **cube)[0, 0, 0, 1], volume[0, :, :, 2].mean((0, 1)))
+    same(result_of(tmp_path, "MaxPool3D", [volume], **cube)[0, 0, 0, 0], volume[0, :, :, :2].max((0, 1, 2)))
 
 
 def test_resizes(tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_resizes(tmp_path: Path) -> None:
     low, high = np.clip(np.floor(at), 0, 4).astype(int), np.clip(np.ceil(at), 0, 4).astype(int)
     part = (at - np.floor(at))[None, :, None, None]
     wanted = IMAGE[:, low] * (1 - part) + IMAGE[:, high] * part
-    same(one(tmp_path, "ResizeBilinear", [IMAGE, ("c", [10, 6])], half_pixel_centers=True), wanted.astype(F))
+    same(result_of(tmp_path, "ResizeBilinear", [IMAGE, ("c", [10, 6])], half_pixel_centers=True), wanted.astype(F))
     picture = np.arange(20, dtype=np.uint8).reshape(1, 4, 5, 1)
-    same(one(tmp_path, "ResizeNearestNeighbor", [picture, ("c", [2, 5])]), picture[:, ::2])
-    assert one(tmp_path, "ResizeBilinear", [picture, ("c", [2, 5])]).dtype == F
+    same(result_of(tmp_path, "ResizeNearestNeighbor", [picture, ("c", [2, 5])]), picture[:, ::2])
+    assert result_of(tmp_path, "ResizeBilinear", [picture, ("c", [2, 5])]).dtype == F
 
 
 X = rnd(2, 3, 4)
@@ -381,32 +381,33 @@ def test_single_operators(tmp_path: Path, kind: str) -> None:
     if kind == "LRN":
         padded = np.pad(IMAGE**2, [(0, 0), (0, 0), (0, 0), (1, 1)])
         wanted = IMAGE / (2 + F(0.5) * (padded[..., :-2] + padded[..., 1:-1] + padded[..., 2:])) ** F(0.75)
-    same(one(tmp_path, kind, operands, **attrs), wanted)
+    same(result_of(tmp_path, kind, operands, **attrs), wanted)
 
 
 def test_suppression_without_a_limit_for_scores(tmp_path: Path) -> None:
     boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 1.1], [2, 2, 3, 3]], F)
     scores = np.array([0.5, -0.6, -0.9], F)
-    found = one(tmp_path, "NonMaxSuppressionV2", [boxes, scores, ("c", 5), ("c", F(0.5))])
-    same(found, np.array([0, 2], np.int32))
+    kept = result_of(tmp_path, "NonMaxSuppressionV2", [boxes, scores, ("c", 5), ("c", F(0.5))])
+    same(kept, np.array([0, 2], np.int32))
     same(
-        one(tmp_path, "NonMaxSuppression", [boxes, scores, ("c", 5)], iou_threshold=0.95), np.array([0, 1, 2], np.int32)
+        result_of(tmp_path, "NonMaxSuppression", [boxes, scores, ("c", 5)], iou_threshold=0.95),
+        np.array([0, 1, 2], np.int32),
     )
 
 
 def test_old_normalisation(tmp_path: Path) -> None:
     mean, variance, beta, gamma = rnd(4), np.abs(rnd(4)) + F(0.5), rnd(4), rnd(4)
-    numbers = [("c", one) for one in (mean, variance, beta, gamma)]
+    numbers = [("c", array) for array in (mean, variance, beta, gamma)]
     plain = (IMAGE - mean) / np.sqrt(variance + F(0.01))
     for flag, wanted in ((True, plain * gamma + beta), (False, plain + beta)):
-        found = one(
+        actual = result_of(
             tmp_path,
             "BatchNormWithGlobalNormalization",
             [IMAGE, *numbers],
             variance_epsilon=0.01,
             scale_after_normalization=flag,
         )
-        same(found, wanted)
+        same(actual, wanted)
 
 
 def test_every_row_has_an_operator() -> None:
@@ -503,13 +504,13 @@ def test_outputs_are_what_nobody_takes(tmp_path: Path) -> None:
     net.op("Neg", "first", "rows:1")
     net.op("Neg", "fixed", net.const("c", F(2)))
     graph = net.read(tmp_path)
-    assert [one.name for one in graph.outputs] == ["named:0", "copy:0", "best:0", "best:1", "first:0", "fixed:0"]
+    assert [output.name for output in graph.outputs] == ["named:0", "copy:0", "best:0", "best:1", "first:0", "fixed:0"]
     x = rnd(2, 4)
-    found = run(graph, x=x)
-    same(found[0], np.maximum(x, 0))
-    same(found[1], x)
-    same(found[4], -np.maximum(x[1], 0))
-    same(found[5], F(-2))
+    computed = run(graph, x=x)
+    same(computed[0], np.maximum(x, 0))
+    same(computed[1], x)
+    same(computed[4], -np.maximum(x[1], 0))
+    same(computed[5], F(-2))
 
 
 def test_only_the_first_result_of_a_normalisation_leaves(tmp_path: Path) -> None:
@@ -522,7 +523,7 @@ def test_only_the_first_result_of_a_normalisation_leaves(tmp_path: Path) -> None
     )
     net.op("Neg", "mean", "trained:1")
     graph = net.read(tmp_path)
-    assert [one.name for one in graph.outputs] == ["bn:0", "mean:0"]
+    assert [output.name for output in graph.outputs] == ["bn:0", "mean:0"]
     x = rnd(2, 3, 3, 4)
     same(run(graph, x=x)[1], -x.mean((0, 1, 2)))
 
@@ -537,12 +538,12 @@ def test_inputs(tmp_path: Path) -> None:
     net.op("Add", "y", "b", "scaled")
     net.op("Neg", "z", "free")
     graph, notes = net.read_all(tmp_path, {"b:0": [2, 4], "free": [3]})
-    assert [(one.name, one.output.shape) for one in graph.inputs] == [("b", (2, 4)), ("a", (2, 4)), ("free", (3,))]
-    assert [one.attrs["index"] for one in graph.inputs] == [0, 1, 2] and not notes
+    assert [(node.name, node.output.shape) for node in graph.inputs] == [("b", (2, 4)), ("a", (2, 4)), ("free", (3,))]
+    assert [node.attrs["index"] for node in graph.inputs] == [0, 1, 2] and not notes
     a = rnd(2, 4)
     same(run(graph, a=a, b=a, free=np.array([1, 2, 3], np.int32))[0], a * F(1.5))
     graph, notes = net.read_all(tmp_path, {"b": [7, 4], "free": [3], "rate": [], "a": [7, 4]})
-    assert [one.name for one in graph.inputs] == ["b", "a", "free", "rate"]
+    assert [node.name for node in graph.inputs] == ["b", "a", "free", "rate"]
     assert notes == ["The input [a] is [2, 4] in the model and becomes [7, 4]"]
     with pytest.raises(AtcError, match=r"\[c\]") as caught:
         net.read_all(tmp_path, {"c": [1]})
@@ -559,7 +560,7 @@ def test_formats_of_inputs(tmp_path: Path) -> None:
     net.op("BiasAdd", "y", "x", "v")
     for form, number in (("", 1), ("NHWC", 1), ("NCHW", 0), ("ND", 2)):
         graph, _ = net.read_all(tmp_path, {}, form)
-        assert [one.output.format for one in graph.inputs] == [number, 2]
+        assert [node.output.format for node in graph.inputs] == [number, 2]
         same(run(graph, x=np.zeros((1, 4, 4, 3), F), v=np.ones(3, F))[0], np.ones((1, 4, 4, 3), F))
 
 
@@ -685,8 +686,8 @@ def test_damage_anywhere_is_an_error_or_a_graph(tmp_path: Path) -> None:
         if trial % 3 == 0:
             del broken[draw.integers(1, len(data)) :]
         else:
-            for place in draw.integers(0, len(data), 1 + trial % 3):
-                broken[place] = draw.integers(0, 256)
+            for offset in draw.integers(0, len(data), 1 + trial % 3):
+                broken[offset] = draw.integers(0, 256)
         path.write_bytes(broken)
         try:
             graph, _ = read(path, "m", "NHWC", {})

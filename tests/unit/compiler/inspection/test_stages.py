@@ -40,9 +40,9 @@ def convert(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 def stages(folder: Path) -> list[str]:
-    found = sorted(path.name for path in folder.glob("ge_proto_*.txt"))
-    assert [name[9:17] for name in found] == [f"{index:08d}" for index in range(1, len(found) + 1)]
-    return [name.rpartition("_")[2].removesuffix(".txt") for name in found]
+    names = sorted(path.name for path in folder.glob("ge_proto_*.txt"))
+    assert [name[9:17] for name in names] == [f"{index:08d}" for index in range(1, len(names) + 1)]
+    return [name.rpartition("_")[2].removesuffix(".txt") for name in names]
 
 
 def test_nothing_without_the_variable(convert: Any) -> None:
@@ -61,23 +61,27 @@ def operators(folder: Path) -> dict[str, dict[str, Any]]:
     """The operators of the last stage by type, attributes as a dictionary."""
     path = sorted(folder.glob("ge_proto_*_Build.txt"))[-1]
     (graph,) = dump_to_json(path)["graph"]
-    return {op["type"]: {**op, "attr": {one["key"]: one["value"] for one in op.get("attr", [])}} for op in graph["op"]}
+    return {
+        op["type"]: {**op, "attr": {entry["key"]: entry["value"] for entry in op.get("attr", [])}} for op in graph["op"]
+    }
 
 
 @pytest.mark.parametrize("content", ["1", "2", "3"])
 def test_contents(convert: Any, content: str) -> None:
     folder = convert(DUMP_GE_GRAPH=content)
-    found = operators(folder)
-    assert set(found) == {"Data", "Const", "Add", "LeakyRelu", "NetOutput"}
+    by_type = operators(folder)
+    assert set(by_type) == {"Data", "Const", "Add", "LeakyRelu", "NetOutput"}
     text = sorted(folder.glob("ge_proto_*_Build.txt"))[-1].read_text()
-    octal = "".join(chr(one) if 32 <= one < 127 and one not in b'"\\' else f"\\{one:03o}" for one in WEIGHT.tobytes())
+    octal = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in WEIGHT.tobytes()
+    )
     assert (octal in text) == (content == "1")
-    leak = found["LeakyRelu"]
+    leak = by_type["LeakyRelu"]
     if content == "3":
         assert not leak["attr"]
     else:
         assert leak["attr"]["negative_slope"]["f"] == pytest.approx(0.25)
-    assert [int(one) for one in leak["input_desc"][0]["shape"]["dim"]] == [2, 3]
+    assert [int(dim) for dim in leak["input_desc"][0]["shape"]["dim"]] == [2, 3]
 
 
 def test_a_folder_of_its_own(convert: Any, tmp_path: Path) -> None:
@@ -102,8 +106,8 @@ def test_mode_5_reads_them_back(convert: Any, content: str) -> None:
     for index, path in enumerate(sorted(folder.glob("ge_proto_*.txt"))):
         target = folder / f"{index}.json"
         assert atc.main(["--mode=5", f"--om={path}", f"--json={target}"]) == 0
-        found = json.loads(target.read_text())
-        assert {op["type"] for op in found["graph"][0]["op"]} >= {"Data", "Add", "LeakyRelu"}
+        read_back = json.loads(target.read_text())
+        assert {op["type"] for op in read_back["graph"][0]["op"]} >= {"Data", "Add", "LeakyRelu"}
 
 
 def test_the_onnx_form_is_read_by_protobuf(convert: Any) -> None:
@@ -111,7 +115,9 @@ def test_the_onnx_form_is_read_by_protobuf(convert: Any) -> None:
     paths = sorted(folder.glob("ge_onnx_*.pbtxt"))
     assert len(paths) == len(STAGES)
     for path in paths:
-        found = text_format.Parse(path.read_text(), ModelProto())
-        assert {node.op_type for node in found.graph.node} >= {"ge:Data", "ge:Add", "ge:LeakyRelu"}
-        shapes = {one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim] for one in found.graph.value_info}
+        proto = text_format.Parse(path.read_text(), ModelProto())
+        assert {node.op_type for node in proto.graph.node} >= {"ge:Data", "ge:Add", "ge:LeakyRelu"}
+        shapes = {
+            info.name: [dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in proto.graph.value_info
+        }
         assert shapes["x"] == [2, 3]

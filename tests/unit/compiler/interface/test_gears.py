@@ -22,8 +22,8 @@ def picture(folder: Path, shape: list[Any]) -> tuple[Graph, Any]:
         helper.make_node("Conv", ["x", "k"], ["c"], strides=[2, 2]),
         helper.make_node("GlobalAveragePool", ["c"], ["p"]),
     ]
-    made = model(nodes, {"x": shape}, ["c", "p"], {"k": KERNEL})
-    return load(made, folder), made
+    proto = model(nodes, {"x": shape}, ["c", "p"], {"k": KERNEL})
+    return load(proto, folder), proto
 
 
 def test_batches(tmp_path: Path) -> None:
@@ -34,17 +34,17 @@ def test_batches(tmp_path: Path) -> None:
 
 
 def test_resolutions(tmp_path: Path) -> None:
-    graph, made = picture(tmp_path, [1, 3, "h", "w"])
+    graph, proto = picture(tmp_path, [1, 3, "h", "w"])
     cases = [input_shapes(graph, "hw", list(size)) for size in ((5, 9), (20, 10))]
     assert cases == [{"x": (1, 3, 5, 9)}, {"x": (1, 3, 20, 10)}]
-    for case, found in zip(cases, output_shapes(graph, cases), strict=True):
-        wanted = original(made, {"x": np.zeros(case["x"], np.float32)})
-        assert found == [one.shape for one in wanted]
+    for case, told in zip(cases, output_shapes(graph, cases), strict=True):
+        wanted = original(proto, {"x": np.zeros(case["x"], np.float32)})
+        assert told == [array.shape for array in wanted]
 
 
 def test_a_fixed_input_beside_an_open_one(tmp_path: Path) -> None:
-    made = model([helper.make_node("Add", ["x", "b"], ["y"])], {"x": ["n", 4], "b": (4,)}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model([helper.make_node("Add", ["x", "b"], ["y"])], {"x": ["n", 4], "b": (4,)}, ["y"])
+    graph = load(proto, tmp_path)
     assert input_shapes(graph, "batch", [3]) == {"x": (3, 4), "b": (4,)}
     assert input_shapes(graph, "dims", [5]) == {"x": (5, 4), "b": (4,)}
 
@@ -77,8 +77,8 @@ def test_a_gear_that_the_model_cannot_take(tmp_path: Path) -> None:
         helper.make_node("Reshape", ["x", "shape"], ["r"]),
         helper.make_node("Add", ["r", "r"], ["y"]),
     ]
-    made = model(nodes, {"x": ["n", 3]}, ["w", "y"], {"shape": np.array([2, 3], np.int64)})
-    graph = load(made, tmp_path)
+    proto = model(nodes, {"x": ["n", 3]}, ["w", "y"], {"shape": np.array([2, 3], np.int64)})
+    graph = load(proto, tmp_path)
     with pytest.raises(AtcError) as caught:
         output_shapes(graph, [input_shapes(graph, "batch", [5])])
     assert "x:[5, 3]" in caught.value.message or caught.value.code == "E89999"

@@ -40,14 +40,14 @@ def random_graph(seed: int) -> Graph:
 
 def lives(graph: Graph) -> dict[int, tuple[Value, int, int]]:
     """Value → first and last step in which it must have memory, by looking at every use."""
-    found: dict[int, tuple[Value, int, int]] = {}
+    spans: dict[int, tuple[Value, int, int]] = {}
     for step, node in enumerate(graph.nodes):
         for value in node.outputs:
             if node.type != "Const" and value.bytes():
-                uses = [at for at, user in enumerate(graph.nodes) if any(one is value for one in user.inputs)]
-                end = len(graph.nodes) if any(one.value is value for one in graph.outputs) else max([step, *uses])
-                found[id(value)] = (value, step, end)
-    return found
+                uses = [at for at, user in enumerate(graph.nodes) if any(taken is value for taken in user.inputs)]
+                end = len(graph.nodes) if any(output.value is value for output in graph.outputs) else max([step, *uses])
+                spans[id(value)] = (value, step, end)
+    return spans
 
 
 def largest_live_set(graph: Graph) -> int:
@@ -74,13 +74,13 @@ def test_random_graphs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(taken) == len(rows)
     assert largest_live_set(graph) <= total <= sum(rounded(value) for value, _, _ in rows)
     for index, (value, first, last) in enumerate(rows):
-        place, size = taken[index]
-        assert size >= value.bytes() and place % ALIGN == 0 and place + size <= total
+        offset, size = taken[index]
+        assert size >= value.bytes() and offset % ALIGN == 0 and offset + size <= total
         for other in range(index):
             _, begin, end = rows[other]
             if begin <= last and first <= end:
                 start, length = taken[other]
-                assert place + size <= start or start + length <= place, f"values {other} and {index} overlap"
+                assert offset + size <= start or start + length <= offset, f"values {other} and {index} overlap"
 
 
 def test_a_chain_needs_two_places() -> None:
@@ -96,10 +96,10 @@ def test_a_chain_needs_two_places() -> None:
 def test_outputs_stay_until_the_end() -> None:
     graph = Graph("g")
     x = graph.data_node("x", 0, (128,)).output
-    made = [graph.op("Op", [x], f"n{index}").output for index in range(5)]
-    for value in made:
+    values = [graph.op("Op", [x], f"n{index}").output for index in range(5)]
+    for value in values:
         value.dtype, value.shape = 0, (128,)
-    graph.outputs = [Output(value, value.name) for value in made]
+    graph.outputs = [Output(value, value.name) for value in values]
     assert memory.plan(graph) == 6 * 512
 
 

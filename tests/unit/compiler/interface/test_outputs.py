@@ -20,22 +20,22 @@ def model(framework: int = 5) -> Graph:
     current = data.output
     for name, outputs in (("conv", ["t1"]), ("split", ["t2", "t3"]), ("act", ["t4"])):
         graph.reserve([name, *outputs])
-        values = [Value(one, FLOAT, (1, 20, 8, 8), 0) for one in outputs]
+        values = [Value(name, FLOAT, (1, 20, 8, 8), 0) for name in outputs]
         graph.add(Node(name, name.title(), [current], values, origin=[name]))
         current = values[0]
     graph.outputs = [Output(current, "act:0:t4")]
     return graph
 
 
-def chosen(graph: Graph, **given: str) -> list[tuple[str, int]]:
-    select(graph, Options({"framework": graph.framework, **given}))
+def chosen(graph: Graph, **texts: str) -> list[tuple[str, int]]:
+    select(graph, Options({"framework": graph.framework, **texts}))
     graph.verify()
     return [(output.name, output.value.dtype) for output in graph.outputs]
 
 
-def failure(graph: Graph, **given: str) -> AtcError:
+def failure(graph: Graph, **texts: str) -> AtcError:
     with pytest.raises(AtcError) as caught:
-        select(graph, Options({"framework": graph.framework, **given}))
+        select(graph, Options({"framework": graph.framework, **texts}))
     return caught.value
 
 
@@ -124,8 +124,8 @@ def test_the_type_it_has_already() -> None:
 
 
 def test_types_per_output() -> None:
-    found = chosen(model(), output_type="conv:0:UINT8", out_nodes="conv:0;split:1")
-    assert found == [("conv:0:t1", UINT8), ("split:1:t3", FLOAT)]
+    outputs = chosen(model(), output_type="conv:0:UINT8", out_nodes="conv:0;split:1")
+    assert outputs == [("conv:0:t1", UINT8), ("split:1:t3", FLOAT)]
     assert parse_output_type("a:0:FP16;b:1:INT32") == (None, {"a:0": FLOAT16, "b:1": INT32})
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.interface.shapes import Gears, Shapes, apply, parse
+from softnpu.compiler.interface.shapes import apply
+from softnpu.compiler.options.shapes import Gears, Shapes, parse
 from softnpu.graph.ir import Graph
 
 
@@ -48,9 +49,9 @@ def code(text: str = "", **more: str) -> str:
     ],
 )
 def test_static(text: str, expected: dict[str, list[int]]) -> None:
-    found = shapes(text)
-    assert found.static == expected
-    assert found.gears is None and not found.dynamic
+    parsed = shapes(text)
+    assert parsed.static == expected
+    assert parsed.gears is None and not parsed.dynamic
 
 
 def test_nothing() -> None:
@@ -93,8 +94,8 @@ def test_static_errors(text: str, expected: str) -> None:
     ],
 )
 def test_ranges(text: str, expected: dict[str, list[tuple[int, int]]]) -> None:
-    found = shapes(text)
-    assert found.ranges == expected and found.dynamic and not found.static
+    parsed = shapes(text)
+    assert parsed.ranges == expected and parsed.dynamic and not parsed.static
 
 
 def test_ranges_without_names() -> None:
@@ -119,8 +120,8 @@ def test_range_errors(text: str, expected: str) -> None:
 
 
 def test_range_option() -> None:
-    found = shapes(input_shape_range="a:[1~10,3,-1,-1];b:[5]")
-    assert found.ranges == {"a": [(1, 10), (3, 3), (1, -1), (1, -1)], "b": [(5, 5)]}
+    parsed = shapes(input_shape_range="a:[1~10,3,-1,-1];b:[5]")
+    assert parsed.ranges == {"a": [(1, 10), (3, 3), (1, -1), (1, -1)], "b": [(5, 5)]}
     assert shapes(input_shape_range="[1~2,3],[4]").unnamed_ranges == [[(1, 2), (3, 3)], [(4, 4)]]
     assert shapes("a:1", input_shape_range="a:[2]").ranges == {"a": [(2, 2)]}
 
@@ -134,9 +135,9 @@ def test_range_option_errors(text: str) -> None:
 
 
 def test_gears() -> None:
-    found = shapes("a:-1,3;b:7", dynamic_batch_size="1,2,8")
-    assert found.gears == Gears("batch", [[1], [2], [8]])
-    assert found.static == {"a": [-1, 3], "b": [7]} and not found.dynamic
+    parsed = shapes("a:-1,3;b:7", dynamic_batch_size="1,2,8")
+    assert parsed.gears == Gears("batch", [[1], [2], [8]])
+    assert parsed.static == {"a": [-1, 3], "b": [7]} and not parsed.dynamic
     assert shapes("a:1,3,-1,-1", dynamic_image_size="224,224;448,320").gears == Gears("hw", [[224, 224], [448, 320]])
     nhwc = shapes("a:1,-1,-1,3", dynamic_image_size="224,224;448,320", input_format="NHWC")
     assert nhwc.gears is not None and nhwc.gears.kind == "hw"
@@ -160,7 +161,7 @@ MANY = [str(number) for number in range(1, 102)]
         (IMAGE, {"dynamic_image_size": "4,4"}, "E10035"),
         (DIMS, {"dynamic_dims": "4,4"}, "E10035"),
         (BATCH, {"dynamic_batch_size": ",".join(MANY)}, "E10036"),
-        (DIMS, {"dynamic_dims": ";".join(f"{one},1" for one in MANY)}, "E10036"),
+        (DIMS, {"dynamic_dims": ";".join(f"{item},1" for item in MANY)}, "E10036"),
         (DIMS, {"dynamic_dims": "1,2;3"}, "E10037"),
         (BATCH, {"dynamic_batch_size": "0,1"}, "E10038"),
         (IMAGE, {"dynamic_image_size": "-1,4;4,4"}, "E10038"),

@@ -20,19 +20,19 @@ INT64 = TensorProto.INT64
 RNG = np.random.default_rng(4)
 
 
-def folded(made: onnx.ModelProto, folder: Path) -> tuple[Graph, int]:
+def folded(proto: onnx.ModelProto, folder: Path) -> tuple[Graph, int]:
     path = folder / "model.onnx"
-    path.write_bytes(made.SerializeToString())
+    path.write_bytes(proto.SerializeToString())
     graph, _ = read(path)
     count = fold(graph)
     graph.verify()
     return graph, count
 
 
-def same(made: onnx.ModelProto, graph: Graph, feeds: dict[str, Any]) -> None:
-    for found, wanted in zip(compute(graph, feeds), original(made, feeds), strict=True):
-        assert found.dtype == wanted.dtype
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+def same(proto: onnx.ModelProto, graph: Graph, feeds: dict[str, Any]) -> None:
+    for computed, wanted in zip(compute(graph, feeds), original(proto, feeds), strict=True):
+        assert computed.dtype == wanted.dtype
+        np.testing.assert_allclose(computed, wanted, rtol=1e-6)
 
 
 def x(*shape: int) -> dict[str, Any]:
@@ -45,13 +45,13 @@ def test_arithmetic_of_constants(tmp_path: Path) -> None:
         helper.make_node("Sqrt", ["c"], ["d"]),
         helper.make_node("Mul", ["x", "d"], ["y"]),
     ]
-    made = model(nodes, {"x": (2, 3)}, ["y"], {"a": np.float32([1, 2, 3]), "b": np.float32([3, 2, 1])})
-    graph, count = folded(made, tmp_path)
+    proto = model(nodes, {"x": (2, 3)}, ["y"], {"a": np.float32([1, 2, 3]), "b": np.float32([3, 2, 1])})
+    graph, count = folded(proto, tmp_path)
     assert count >= 1 and types(graph) == ["Mul"]
     constant = graph.nodes[-1].inputs[1]
     assert constant is not None and constant.const is not None
     np.testing.assert_array_equal(constant.const.array(), np.float32([2, 2, 2]))
-    same(made, graph, x(2, 3))
+    same(proto, graph, x(2, 3))
 
 
 def test_shape_arithmetic(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_shape_arithmetic(tmp_path: Path) -> None:
         helper.make_node("Reshape", ["x", "target"], ["y"]),
     ]
     weights = {"zero": np.array(0, np.int64), "axes": np.array([0], np.int64), "rest": np.array([-1], np.int64)}
-    made = model(nodes, {"x": (2, 3, 4)}, ["y"], weights)
-    graph, _ = folded(made, tmp_path)
+    proto = model(nodes, {"x": (2, 3, 4)}, ["y"], weights)
+    graph, _ = folded(proto, tmp_path)
     assert len(types(graph)) == 1
     assert graph.outputs[0].value.shape == (2, 12)
-    same(made, graph, x(2, 3, 4))
+    same(proto, graph, x(2, 3, 4))
 
 
 def test_shape_of_an_open_input_stays(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_shape_of_an_open_input_stays(tmp_path: Path) -> None:
     ids=str,
 )
 def test_parts_of_a_shape(attrs: dict[str, int], wanted: list[int], tmp_path: Path) -> None:
-    made = model([helper.make_node("Shape", ["x"], ["y"], **attrs)], {"x": (2, 3, 4)}, ["y"], opset=15)
-    graph, _ = folded(made, tmp_path)
+    proto = model([helper.make_node("Shape", ["x"], ["y"], **attrs)], {"x": (2, 3, 4)}, ["y"], opset=15)
+    graph, _ = folded(proto, tmp_path)
     constant = graph.outputs[0].value.const
     assert constant is not None and constant.array().tolist() == wanted
-    assert original(made, x(2, 3, 4))[0].tolist() == wanted
+    assert original(proto, x(2, 3, 4))[0].tolist() == wanted
 
 
 def test_size(tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_several_outputs_of_which_one_is_used(tmp_path: Path) -> None:
         helper.make_node("Add", ["x", "b"], ["y"]),
         helper.make_node("Mul", ["x", "a"], ["z"]),
     ]
-    made = model(nodes, {"x": (2, 2)}, ["y", "z"], {"w": RNG.standard_normal((4, 2)).astype(np.float32)})
-    graph, _ = folded(made, tmp_path)
+    proto = model(nodes, {"x": (2, 2)}, ["y", "z"], {"w": RNG.standard_normal((4, 2)).astype(np.float32)})
+    graph, _ = folded(proto, tmp_path)
     assert sorted(types(graph)) == ["Add", "Mul"]
-    same(made, graph, x(2, 2))
+    same(proto, graph, x(2, 2))
 
 
 def test_a_constant_as_output(tmp_path: Path) -> None:
-    made = model([helper.make_node("Neg", ["w"], ["y"])], {"x": (1,)}, ["y"], {"w": np.float32([1, 2])})
-    graph, _ = folded(made, tmp_path)
+    proto = model([helper.make_node("Neg", ["w"], ["y"])], {"x": (1,)}, ["y"], {"w": np.float32([1, 2])})
+    graph, _ = folded(proto, tmp_path)
     constant = graph.outputs[0].value.const
     assert constant is not None and constant.array().tolist() == [-1, -2]
     assert graph.outputs[0].name.endswith(":0:y")
@@ -131,10 +131,10 @@ def test_quantised_weights_stay_small(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["x", "d"], ["y"]),
     ]
     weights = {"w": np.arange(6, dtype=np.int8).reshape(3, 2), "scale": np.float32(0.5)}
-    made = model(nodes, {"x": (2, 3)}, ["y"], weights)
-    graph, _ = folded(made, tmp_path)
+    proto = model(nodes, {"x": (2, 3)}, ["y"], weights)
+    graph, _ = folded(proto, tmp_path)
     assert len(types(graph)) == 2
-    same(made, graph, x(2, 3))
+    same(proto, graph, x(2, 3))
 
 
 @pytest.mark.parametrize("kind", ["Expand", "Tile", "ConstantOfShape"])
@@ -147,11 +147,11 @@ def test_large_results_are_not_stored(kind: str, tmp_path: Path) -> None:
         "ConstantOfShape": helper.make_node("ConstantOfShape", ["shape"], ["big"]),
     }[kind]
     nodes = [first, helper.make_node("Add", ["x", "big"], ["y"])]
-    made = model(nodes, {"x": (1, 1000)}, ["y"], {"shape": shape, "one": np.float32([[1]])})
-    graph, _ = folded(made, tmp_path)
+    proto = model(nodes, {"x": (1, 1000)}, ["y"], {"shape": shape, "one": np.float32([[1]])})
+    graph, _ = folded(proto, tmp_path)
     stored = sum(len(node.data.data) for node in graph.nodes if node.data is not None)
     assert stored < 1 << 20
-    same(made, graph, x(1, 1000))
+    same(proto, graph, x(1, 1000))
 
 
 def test_range_and_nonzero_of_constants(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_range_and_nonzero_of_constants(tmp_path: Path) -> None:
         helper.make_node("Add", ["x", "g"], ["y"]),
     ]
     weights = {"a": np.float32(0), "b": np.float32(5), "c": np.float32(1), "mask": np.array([0, 1, 0, 1, 1], bool)}
-    made = model(nodes, {"x": (3,)}, ["y"], weights)
-    graph, _ = folded(made, tmp_path)
+    proto = model(nodes, {"x": (3,)}, ["y"], weights)
+    graph, _ = folded(proto, tmp_path)
     assert types(graph) == ["Add"]
-    same(made, graph, x(3))
+    same(proto, graph, x(3))
 
 
 def test_the_condition_of_an_if_stays(tmp_path: Path) -> None:
@@ -177,14 +177,14 @@ def test_the_condition_of_an_if_stays(tmp_path: Path) -> None:
         helper.make_node("Greater", ["a", "b"], ["flag"]),
         helper.make_node("If", ["flag"], ["y"], then_branch=branch("Neg"), else_branch=branch("Abs")),
     ]
-    made = model(nodes, {"x": (3,)}, ["y"], {"a": np.float32(2), "b": np.float32(1)})
-    graph, _ = folded(made, tmp_path)
-    same(made, graph, x(3))
+    proto = model(nodes, {"x": (3,)}, ["y"], {"a": np.float32(2), "b": np.float32(1)})
+    graph, _ = folded(proto, tmp_path)
+    same(proto, graph, x(3))
 
 
 def test_nothing_to_fold(tmp_path: Path) -> None:
-    made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (3,)}, ["y"])
-    graph, count = folded(made, tmp_path)
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (3,)}, ["y"])
+    graph, count = folded(proto, tmp_path)
     assert count == 0 and types(graph) == ["Relu"]
 
 
@@ -207,6 +207,6 @@ def test_an_operator_that_the_engine_refuses_is_left(tmp_path: Path) -> None:
         [helper.make_empty_tensor_value_info("y")],
         [helper.make_tensor("w", TensorProto.FLOAT, [3], [1, 2, 3]), helper.make_tensor("shape", INT64, [1], [2])],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    found, count = folded(made, tmp_path)
-    assert count == 0 and len(types(found)) == 2
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    result, count = folded(proto, tmp_path)
+    assert count == 0 and len(types(result)) == 2

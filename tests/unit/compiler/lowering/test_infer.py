@@ -33,9 +33,9 @@ def net(shape: Any) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("shape", [(1, 3, 9, 7), ("n", 3, 8, 8)])
 def test_against_onnx(shape: Any, tmp_path: Path) -> None:
-    made = net(shape)
-    graph = load(made, tmp_path)
-    known = {one.name: one.type.tensor_type for one in (*made.graph.value_info, *made.graph.output)}
+    proto = net(shape)
+    graph = load(proto, tmp_path)
+    known = {info.name: info.type.tensor_type for info in (*proto.graph.value_info, *proto.graph.output)}
     seen = 0
     for value in graph.values():
         if value.name in known:
@@ -135,8 +135,8 @@ def test_versions_of_the_file_format(opset: int) -> None:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version(opset))
-    onnx.checker.check_model(made)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version(opset))
+    onnx.checker.check_model(proto)
 
 
 def test_long_vectors_are_not_followed_element_by_element() -> None:

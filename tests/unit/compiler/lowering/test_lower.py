@@ -26,8 +26,8 @@ def test_operators_of_the_author_pass_unchanged(tmp_path: Path) -> None:
         helper.make_node("Neg", ["m"], ["y"], "n"),
     ]
     low = lower(load(model(nodes, {"x": (1, 3)}, ["y"]), tmp_path))
-    assert [one["op_type"] for one in low.nodes] == ["LeakyRelu", "Neg"]
-    assert [(one["input"], one["output"]) for one in low.nodes] == [(["x"], ["m"]), (["m"], ["y"])]
+    assert [node["op_type"] for node in low.nodes] == ["LeakyRelu", "Neg"]
+    assert [(node["input"], node["output"]) for node in low.nodes] == [(["x"], ["m"]), (["m"], ["y"])]
     assert low.nodes[0]["attribute"][0]["f"] == pytest.approx(0.3)
     assert not low.host and not low.constants
 
@@ -40,7 +40,7 @@ def test_inputs_that_were_replaced_have_their_new_names(tmp_path: Path) -> None:
     graph.replace(relu.output, graph.inputs[0].output)
     graph.remove({relu})
     low = lower(graph)
-    assert [(one["op_type"], one["input"]) for one in low.nodes] == [("Add", ["x", "x"])]
+    assert [(node["op_type"], node["input"]) for node in low.nodes] == [("Add", ["x", "x"])]
     np.testing.assert_array_equal(compute(graph, {"x": X})[0], X + X)
 
 
@@ -68,7 +68,7 @@ def test_a_body_inside_keeps_its_words(tmp_path: Path) -> None:
     assert relu is not None
     graph.replace(relu.output, graph.inputs[0].output)
     graph.remove({relu})
-    assert [one["op_type"] for one in lower(graph).nodes] == ["Identity", "If"]
+    assert [node["op_type"] for node in lower(graph).nodes] == ["Identity", "If"]
     np.testing.assert_array_equal(compute(graph, {"x": X, "flag": np.array(True)})[0], -X)
     np.testing.assert_allclose(compute(graph, {"x": X, "flag": np.array(False)})[0], np.exp(X), rtol=1e-6)
 
@@ -110,8 +110,8 @@ def finish(graph: Graph, node: Any) -> None:
 def test_an_operator_file_says_the_meaning() -> None:
     graph, (x,) = native((2, 3))
     finish(graph, graph.op("Relu6", [x], "six"))
-    given = np.array([[-1, 0.5, 3], [6, 7, 100]], np.float32)
-    np.testing.assert_array_equal(compute(graph, {"x0": given})[0], given.clip(0, 6))
+    fed = np.array([[-1, 0.5, 3], [6, 7, 100]], np.float32)
+    np.testing.assert_array_equal(compute(graph, {"x0": fed})[0], fed.clip(0, 6))
 
 
 def test_names_of_several_operators_of_one_node() -> None:
@@ -119,9 +119,9 @@ def test_names_of_several_operators_of_one_node() -> None:
     graph, (x, y) = native((2, 3), (2, 3))
     finish(graph, graph.op("SquaredDifference", [x, y], "diff"))
     low = lower(graph)
-    names = [one["name"] for one in low.nodes]
+    names = [node["name"] for node in low.nodes]
     assert len(set(names)) == len(names) > 1
-    assert {one.get("doc_string") for one in low.nodes} == {"diff"}
+    assert {node.get("doc_string") for node in low.nodes} == {"diff"}
     a, b = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)
     np.testing.assert_allclose(compute(graph, {"x0": a, "x1": b})[0], (a - b) ** 2, rtol=1e-6)
 
@@ -130,7 +130,7 @@ def test_the_same_operator_twice_makes_different_names() -> None:
     graph, (x, y) = native((2, 3), (2, 3))
     for name in ("one", "two"):
         finish(graph, graph.op("SquaredDifference", [x, y], name))
-    outputs = [name for one in lower(graph).nodes for name in one["output"]]
+    outputs = [name for node in lower(graph).nodes for name in node["output"]]
     assert len(set(outputs)) == len(outputs)
 
 

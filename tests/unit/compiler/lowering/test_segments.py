@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from softnpu.compiler import build
-from softnpu.compiler.interface import model_info, shapes
+from softnpu.compiler.interface import model_info
 from softnpu.compiler.lowering.infer import infer_node
 from softnpu.compiler.lowering.segments import is_host, programs_of
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Shapes
+from softnpu.compiler.write import write
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Place, view
 from softnpu.graph.ir import Graph, Output, Value
@@ -44,9 +45,9 @@ def op(graph: Graph, kind: str, *inputs: Value | None, **attrs: Any) -> Value:
 
 def run(graph: Graph, folder: Path, **feeds: Array) -> list[Array]:
     """Write the model, open it as a program would, run it."""
-    info = model_info.describe_model(graph, shapes.Shapes())
+    info = model_info.describe_model(graph, Shapes())
     path = folder / "m.om"
-    build.write(graph, info, path, Options({"soc_version": "Ascend310P3"}), check=True)
+    write(graph, info, path, Options({"soc_version": "Ascend310P3"}), check=True)
     source = Om.open(path)
     engine = choose.open_model(source, source.info())
     arrays = [np.ascontiguousarray(feeds[node.name]) for node in graph.inputs]
@@ -54,13 +55,13 @@ def run(graph: Graph, folder: Path, **feeds: Array) -> list[Array]:
         Place(node.output.name, node.output.dtype, array.shape, int(array.ctypes.data))
         for node, array in zip(graph.inputs, arrays, strict=True)
     ]
-    found = [np.empty(one.value.shape, np.float32) for one in graph.outputs]
+    results = [np.empty(output.value.shape, np.float32) for output in graph.outputs]
     outputs = [
-        Place(one.value.name, 0, array.shape, int(array.ctypes.data))
-        for one, array in zip(graph.outputs, found, strict=True)
+        Place(output.value.name, 0, array.shape, int(array.ctypes.data))
+        for output, array in zip(graph.outputs, results, strict=True)
     ]
     engine.plan(inputs, outputs).run()
-    copies = [view(place).copy() for place in outputs]
+    copies = [view(target).copy() for target in outputs]
     engine.close()
     return copies
 
@@ -101,12 +102,12 @@ def test_numpy_in_the_middle(tmp_path: Path) -> None:
     finish(graph, after)
     programs, steps = programs_of(graph)
     assert len(programs) == 2
-    assert [one.get("type", "program") for one in steps] == ["program", "MatrixInverse", "program"]
+    assert [step.get("type", "program") for step in steps] == ["program", "MatrixInverse", "program"]
     assert steps[0]["inputs"] == ["x"] and steps[0]["outputs"] == [before.name]
     assert steps[2]["inputs"] == [middle.name] and steps[2]["outputs"] == [after.name]
     x = well_conditioned(4, 3, 3)
-    (found,) = run(graph, tmp_path, x=x)
-    np.testing.assert_allclose(found, np.exp(np.linalg.inv(-x.astype(np.float64))), rtol=1e-4)
+    (computed,) = run(graph, tmp_path, x=x)
+    np.testing.assert_allclose(computed, np.exp(np.linalg.inv(-x.astype(np.float64))), rtol=1e-4)
 
 
 def test_values_that_jump_over_the_cut(tmp_path: Path) -> None:
@@ -117,11 +118,11 @@ def test_values_that_jump_over_the_cut(tmp_path: Path) -> None:
     late = op(graph, "Mul", op(graph, "Sub", middle, early), data(graph, 1))
     finish(graph, late, middle, early)
     x, y = well_conditioned(3, 3), RNG.standard_normal((3, 3)).astype(np.float32) * 0.1
-    found = run(graph, tmp_path, x=x, y=y)
+    computed = run(graph, tmp_path, x=x, y=y)
     total = (x + y).astype(np.float64)
-    np.testing.assert_allclose(found[2], total, rtol=1e-6)
-    np.testing.assert_allclose(found[1], np.linalg.inv(total), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[0], (np.linalg.inv(total) - total) * y, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(computed[2], total, rtol=1e-6)
+    np.testing.assert_allclose(computed[1], np.linalg.inv(total), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(computed[0], (np.linalg.inv(total) - total) * y, rtol=1e-3, atol=1e-5)
 
 
 def test_numpy_alone(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_two_numpy_operators_one_after_the_other(tmp_path: Path) -> None:
     second = op(graph, "MatrixInverse", first)
     finish(graph, op(graph, "Neg", second))
     _, steps = programs_of(graph)
-    assert [one.get("type", "program") for one in steps] == ["program", "MatrixInverse", "MatrixInverse", "program"]
+    assert [step.get("type", "program") for step in steps] == ["program", "MatrixInverse", "MatrixInverse", "program"]
     x = well_conditioned(3, 3)
     np.testing.assert_allclose(run(graph, tmp_path, x=x)[0], x, rtol=1e-3, atol=1e-4)
 
@@ -153,12 +154,12 @@ def test_branches_of_both_kinds_are_gathered(tmp_path: Path) -> None:
     other = op(graph, "MatrixInverse", side)
     finish(graph, op(graph, "Add", inverse, other), side)
     programs, steps = programs_of(graph)
-    assert len(programs) == 2 and [one.get("type", "") for one in steps].count("MatrixInverse") == 2
+    assert len(programs) == 2 and [step.get("type", "") for step in steps].count("MatrixInverse") == 2
     x, y = well_conditioned(3, 3), well_conditioned(3, 3)
-    found = run(graph, tmp_path, x=x, y=y)
+    computed = run(graph, tmp_path, x=x, y=y)
     wanted = np.linalg.inv(x.astype(np.float64)) + np.linalg.inv(np.exp(y.astype(np.float64)))
-    np.testing.assert_allclose(found[0], wanted, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(found[1], np.exp(y), rtol=1e-5)
+    np.testing.assert_allclose(computed[0], wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(computed[1], np.exp(y), rtol=1e-5)
 
 
 def test_constants_on_both_sides_of_a_cut(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_constant_of_a_numpy_operator_travels_with_its_step(tmp_path: Path) ->
     inverse = op(graph, "MatrixInverse", graph.const(matrix, "matrix"))
     finish(graph, op(graph, "Add", data(graph), inverse))
     _, steps = programs_of(graph)
-    (step,) = (one for one in steps if one.get("type") == "MatrixInverse")
+    (step,) = (step for step in steps if step.get("type") == "MatrixInverse")
     np.testing.assert_array_equal(np.array(step["inputs"][0]["data"], np.float32).reshape(3, 3), matrix)
     x = RNG.standard_normal((3, 3)).astype(np.float32)
     np.testing.assert_allclose(run(graph, tmp_path, x=x)[0], x + np.linalg.inv(matrix), rtol=1e-4, atol=1e-5)

@@ -44,16 +44,16 @@ RGB = "input_format: RGB888_U8 "
 
 
 def only(text: str) -> AippConfig:
-    (found,) = from_text(text)
-    return found
+    (config,) = from_text(text)
+    return config
 
 
 def test_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "aipp.cfg"
     path.write_text(SAMPLE)
-    (found,) = read(path)
-    assert (found.rank, found.name, found.dynamic, found.unused) == (0, "", False, ())
-    p = found.params
+    (config,) = read(path)
+    assert (config.rank, config.name, config.dynamic, config.unused) == (0, "", False, ())
+    p = config.params
     assert p is not None
     assert (p.input_format, p.csc, p.rbuv_swap, p.src_w, p.src_h) == (1, True, False, 256, 224)
     assert (p.crop, p.crop_start_w, p.crop_start_h, p.crop_w, p.crop_h) == (True, 16, 0, 224, 224)
@@ -92,12 +92,12 @@ def test_several_inputs() -> None:
     first, second = from_text(static(RGB) + static(RGB + "related_input_rank: 3"))
     assert (first.rank, second.rank) == (0, 3)
     named = from_text(static(RGB + 'related_input_name: "a"') + static(RGB + 'related_input_name: "b"'))
-    assert [one.name for one in named] == ["a", "b"]
+    assert [config.name for config in named] == ["a", "b"]
 
 
 def test_dynamic() -> None:
-    found = only(static("max_src_image_size: 752640 related_input_rank: 1", "dynamic"))
-    assert (found.dynamic, found.max_src_image_size, found.rank, found.unused) == (True, 752640, 1, ())
+    config = only(static("max_src_image_size: 752640 related_input_rank: 1", "dynamic"))
+    assert (config.dynamic, config.max_src_image_size, config.rank, config.unused) == (True, 752640, 1, ())
     assert only(static("max_src_image_size: 1 mean_chn_0: 5", "dynamic")).unused == ("mean_chn_0",)
 
 

@@ -33,10 +33,10 @@ def graph_of(folder: Path, shape: list[Any], pads: int = 1, nodes: list[Any] | N
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[pads] * 4),
         helper.make_node("Relu", ["c"], ["y"]),
     ]
-    made = model(nodes, {"x": shape}, ["y"], {"w": WEIGHT, "b": BIAS})
-    graph = load(made, folder)
+    proto = model(nodes, {"x": shape}, ["y"], {"w": WEIGHT, "b": BIAS})
+    graph = load(proto, folder)
     graph.inputs[0].output.format = 0
-    return graph, made
+    return graph, proto
 
 
 def run(graph: Graph, images: np.ndarray) -> np.ndarray:
@@ -51,8 +51,8 @@ def run(graph: Graph, images: np.ndarray) -> np.ndarray:
 
     inputs = [make_value_info(node.output.name, node.output.dtype, node.output.shape) for node in graph.inputs]
     constants = [make_tensor(node.output.name, node.data) for node in graph.nodes if node.data is not None]
-    constants += [make_tensor(name, one) for name, one in low.constants.items()]
-    outputs = [make_value_info(one.value.name, one.value.dtype, None) for one in graph.outputs]
+    constants += [make_tensor(name, constant) for name, constant in low.constants.items()]
+    outputs = [make_value_info(output.value.name, output.value.dtype, None) for output in graph.outputs]
     data = encode_model(graph, low.nodes, inputs, outputs, constants, low.domains)
     return onnx_graphs._session(data).run(None, {graph.inputs[0].output.name: images})[0]
 
@@ -66,7 +66,7 @@ def prepared(images: np.ndarray) -> np.ndarray:
 
 
 def test_static_rgb(tmp_path: Path) -> None:
-    graph, made = graph_of(tmp_path, [2, 3, 8, 10])
+    graph, proto = graph_of(tmp_path, [2, 3, 8, 10])
     insert(graph, [AippConfig(params=RGB)])
     graph.verify()
     (data,) = graph.inputs
@@ -77,18 +77,18 @@ def test_static_rgb(tmp_path: Path) -> None:
         1,
         (2, 8, 10, 3),
     )
-    (found,) = aipp.find(graph)
-    assert (found.node.name, found.node.type, found.node.output.shape, found.node.output.dtype) == (
+    (step,) = aipp.find(graph)
+    assert (step.node.name, step.node.type, step.node.output.shape, step.node.output.dtype) == (
         "x_0_aipp",
         "Aipp",
         (2, 3, 8, 10),
         0,
     )
-    assert (found.params.src_w, found.params.src_h) == (10, 8)
+    assert (step.params.src_w, step.params.src_h) == (10, 8)
     images = RNG.integers(0, 256, (2, 8, 10, 3), np.uint8)
-    assert np.array_equal(run(graph, images), original(made, {"x": prepared(images)})[0])
+    assert np.array_equal(run(graph, images), original(proto, {"x": prepared(images)})[0])
     infer_graph(graph)
-    assert found.node.output.shape == (2, 3, 8, 10)
+    assert step.node.output.shape == (2, 3, 8, 10)
 
 
 def test_static_yuv_with_crop_and_description(tmp_path: Path) -> None:
@@ -107,20 +107,20 @@ def test_static_yuv_with_crop_and_description(tmp_path: Path) -> None:
 
 
 def test_batch_gears_leave_the_batch_open(tmp_path: Path) -> None:
-    graph, made = graph_of(tmp_path, ["n", 3, 8, 10])
+    graph, proto = graph_of(tmp_path, ["n", 3, 8, 10])
     insert(graph, [AippConfig(params=RGB)], Setting(gears="batch", max_batch=4))
     assert graph.inputs[0].output.shape == (-1, 8, 10, 3)
     images = RNG.integers(0, 256, (3, 8, 10, 3), np.uint8)
-    assert np.array_equal(run(graph, images), original(made, {"x": prepared(images)})[0])
+    assert np.array_equal(run(graph, images), original(proto, {"x": prepared(images)})[0])
 
 
 def test_image_gears(tmp_path: Path) -> None:
-    graph, made = graph_of(tmp_path, [1, 3, "h", "w"])
+    graph, proto = graph_of(tmp_path, [1, 3, "h", "w"])
     insert(graph, [AippConfig(params=RGB)], Setting(gears="hw"))
     assert graph.inputs[0].output.shape == (1, -1, -1, 3)
     for size in ((8, 10), (6, 6)):
         images = RNG.integers(0, 256, (1, *size, 3), np.uint8)
-        assert np.array_equal(run(graph, images), original(made, {"x": prepared(images)})[0])
+        assert np.array_equal(run(graph, images), original(proto, {"x": prepared(images)})[0])
 
 
 def test_dynamic(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_dynamic(tmp_path: Path) -> None:
         (64 + 96 * 2,),
         4,
     )
-    (found,) = aipp.find(graph)
-    assert not found.static and found.block is block and found.node.output.shape == (2, 3, 8, 10)
+    (config,) = aipp.find(graph)
+    assert not config.static and config.block is block and config.node.output.shape == (2, 3, 8, 10)
     assert [node.type for node in lower(graph).host] == ["AippDynamic"]
     infer_graph(graph)
     assert graph.outputs[0].value.shape == (2, 4, 8, 10)
@@ -148,8 +148,8 @@ def test_dynamic(tmp_path: Path) -> None:
 
 
 def test_two_dynamic_inputs(tmp_path: Path) -> None:
-    made = model([helper.make_node("Add", ["a", "b"], ["y"])], {"a": [1, 3, 4, 4], "b": [1, 3, 4, 4]}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model([helper.make_node("Add", ["a", "b"], ["y"])], {"a": [1, 3, 4, 4], "b": [1, 3, 4, 4]}, ["y"])
+    graph = load(proto, tmp_path)
     insert(graph, [AippConfig(name="b", max_src_image_size=9), AippConfig(name="a", max_src_image_size=9)])
     assert [node.name for node in graph.inputs] == [
         "a",
@@ -157,7 +157,7 @@ def test_two_dynamic_inputs(tmp_path: Path) -> None:
         "ascend_dynamic_aipp_data",
         "ascend_dynamic_aipp_data_a_1_aipp",
     ]
-    assert [(one.data.name, one.block.name) for one in aipp.find(graph) if one.block] == [
+    assert [(step.data.name, step.block.name) for step in aipp.find(graph) if step.block] == [
         ("a", "ascend_dynamic_aipp_data_a_1_aipp"),
         ("b", "ascend_dynamic_aipp_data"),
     ]
@@ -217,14 +217,14 @@ def test_the_width_of_a_chip(tmp_path: Path) -> None:
 
 
 def test_shapes_that_are_no_pictures(tmp_path: Path) -> None:
-    made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [3, 8]}, ["y"])
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [3, 8]}, ["y"])
     with pytest.raises(AtcError, match="four dims"):
-        insert(load(made, tmp_path), [AippConfig(params=RGB)])
+        insert(load(proto, tmp_path), [AippConfig(params=RGB)])
 
 
 def test_one_channel_takes_grey(tmp_path: Path) -> None:
-    made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 1, 4, 4]}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 1, 4, 4]}, ["y"])
+    graph = load(proto, tmp_path)
     insert(graph, [AippConfig(params=AippParams(3, csc=True, matrix=GREY))])
     images = RNG.integers(0, 256, (1, 4, 4, 3), np.uint8)
     wanted = (images.astype(np.int64) @ np.array(GREY[:3]) >> 8).astype(np.float32)[:, None]
@@ -232,8 +232,8 @@ def test_one_channel_takes_grey(tmp_path: Path) -> None:
 
 
 def test_an_input_that_is_an_output_too(tmp_path: Path) -> None:
-    made = model([helper.make_node("Identity", ["x"], ["y"])], {"x": [1, 3, 4, 4]}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model([helper.make_node("Identity", ["x"], ["y"])], {"x": [1, 3, 4, 4]}, ["y"])
+    graph = load(proto, tmp_path)
     insert(graph, [AippConfig(params=RGB)])
     images = RNG.integers(0, 256, (1, 4, 4, 3), np.uint8)
     assert np.array_equal(run(graph, images), prepared(images))
@@ -248,9 +248,9 @@ def test_folding_into_a_convolution(tmp_path: Path, pads: int, params: AippParam
     assert fold.run(graph) == (folds, folds)
     graph.verify()
     np.testing.assert_allclose(run(graph, images), before, rtol=1e-5, atol=1e-4)
-    (found,) = aipp.find(graph)
-    assert found.params == params.resolved(8, 10)
-    assert AippParams.from_json(found.node.attrs["aipp"]).var_reci == ((1.0,) * 4 if folds else params.var_reci)
+    (step,) = aipp.find(graph)
+    assert step.params == params.resolved(8, 10)
+    assert AippParams.from_json(step.node.attrs["aipp"]).var_reci == ((1.0,) * 4 if folds else params.var_reci)
 
 
 def test_no_folding_where_somebody_else_looks(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def switch_file(folder: Path, text: str | bytes) -> Path:
 
 def test_nothing_said_means_on() -> None:
     switches = read_switches()
-    assert all(switches.on(one.NAME, one.GROUP) for one in order.ORDER)
+    assert all(switches.on(step.NAME, step.GROUP) for step in order.ORDER)
 
 
 def test_the_form_of_lines(tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_where_the_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_names_and_groups_of_the_passes() -> None:
-    for one in order.ORDER:
-        assert one.GROUP in fusion.GROUPS
-        assert one.NAME.isidentifier()
-    names = {one.NAME: one for one in order.ORDER}
-    assert len(names) == len({id(one) for one in order.ORDER})
+    for step in order.ORDER:
+        assert step.GROUP in fusion.GROUPS
+        assert step.NAME.isidentifier()
+    names = {step.NAME: step for step in order.ORDER}
+    assert len(names) == len({id(step) for step in order.ORDER})
     assert isinstance(Switches().on("x", "UBFusion"), bool)

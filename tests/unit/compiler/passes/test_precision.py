@@ -70,9 +70,9 @@ def test_everything_in_float16(mode: str, tmp_path: Path) -> None:
     assert graph.outputs[0].value.dtype == FLOAT
     x = rand(2, 3, seed=1)
     for optimised in (False, True):
-        found = compute(graph, {"x": x}, optimised)[0]
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, np.maximum(half(half(x) @ half(rand(3, 4))), 0))
+        computed = compute(graph, {"x": x}, optimised)[0]
+        assert computed.dtype == np.float32
+        np.testing.assert_array_equal(computed, np.maximum(half(half(x) @ half(rand(3, 4))), 0))
 
 
 def test_a_whole_block_in_float16(tmp_path: Path) -> None:
@@ -90,32 +90,32 @@ def test_a_whole_block_in_float16(tmp_path: Path) -> None:
         "w": rand(4, 3, 3, 3), "b": rand(4), "s": rand(4, seed=1), "v": np.ones(4, np.float32),
         "scales": np.array([1, 1, 2, 2], np.float32), "flat": np.array([2, -1], np.int64), "k": np.array([3], np.int64),
     }  # fmt: skip
-    made = model(nodes, {"x": [2, 3, 5, 5]}, ["y", "i", "z", "shape"], weights)
-    graph = load(made, tmp_path)
+    proto = model(nodes, {"x": [2, 3, 5, 5]}, ["y", "i", "z", "shape"], weights)
+    graph = load(proto, tmp_path)
     rename(graph)
     assert apply(graph, "force_fp16") == 6
     assert dtype_of(graph, "z") == FLOAT  # Resize keeps its type
     assert dtype_of(graph, "scales") == FLOAT
     assert dtype_of(graph, "i") == 9
     feeds = {"x": rand(2, 3, 5, 5, seed=2)}
-    found, expected = compute(graph, feeds), original(made, feeds)
-    for mine, theirs in zip(found, expected, strict=True):
+    computed, expected = compute(graph, feeds), original(proto, feeds)
+    for mine, theirs in zip(computed, expected, strict=True):
         assert mine.dtype == theirs.dtype
-    np.testing.assert_allclose(found[0], expected[0], rtol=2e-2, atol=1e-3)
-    np.testing.assert_allclose(found[2], expected[2], rtol=1e-2, atol=1e-2)
-    assert found[3].tolist() == expected[3].tolist()
+    np.testing.assert_allclose(computed[0], expected[0], rtol=2e-2, atol=1e-3)
+    np.testing.assert_allclose(computed[2], expected[2], rtol=1e-2, atol=1e-2)
+    assert computed[3].tolist() == expected[3].tolist()
 
 
 def test_fused_nodes_change_as_one(tmp_path: Path) -> None:
-    made = model(
+    proto = model(
         [op("Conv", ["x", "w"], ["c"]), op("Relu", ["c"], ["y"])], {"x": [1, 3, 5, 5]}, ["y"], {"w": rand(4, 3, 3, 3)}
     )
-    graph = load(made, tmp_path)
+    graph = load(proto, tmp_path)
     assert conv_relu.run(graph) == (1, 1)
     assert apply(graph, "force_fp16") == 1
     assert types(graph) == ["Cast", "Conv2D", "Cast"]
     feeds = {"x": rand(1, 3, 5, 5, seed=1)}
-    np.testing.assert_allclose(compute(graph, feeds)[0], original(made, feeds)[0], rtol=1e-2, atol=2e-2)
+    np.testing.assert_allclose(compute(graph, feeds)[0], original(proto, feeds)[0], rtol=1e-2, atol=2e-2)
 
 
 def test_native_nodes_change_too() -> None:
@@ -147,11 +147,11 @@ def test_bodies_keep_their_type(tmp_path: Path) -> None:
     branch = helper.make_graph([op("Abs", ["r"], ["z"])], "body", [], [value])
     other = helper.make_graph([op("Neg", ["r"], ["z"])], "body", [], [value])
     nodes = [op("Relu", ["x"], ["r"]), op("If", ["c"], ["y"], then_branch=branch, else_branch=other)]
-    made = model(nodes, {"x": [2, 3], "c": (TensorProto.BOOL, [])}, ["y"])
-    graph = load(made, tmp_path)
+    proto = model(nodes, {"x": [2, 3], "c": (TensorProto.BOOL, [])}, ["y"])
+    graph = load(proto, tmp_path)
     assert apply(graph, "force_fp16") == 1
     feeds = {"x": half(rand(2, 3)), "c": np.array(False)}
-    np.testing.assert_array_equal(compute(graph, feeds)[0], original(made, feeds)[0])
+    np.testing.assert_array_equal(compute(graph, feeds)[0], original(proto, feeds)[0])
 
 
 # ---- the other modes -------------------------------------------------------------------------------------------------
@@ -224,9 +224,9 @@ def test_bfloat16_is_rounded(mode: str, tmp_path: Path) -> None:
 
 def test_the_rounding_of_constants_to_bfloat16() -> None:
     numbers = np.array([1.0, 1.00390625, 1.01171875, -3.3e38, 1e-3, np.inf, 0.0, -1e-38], np.float32)
-    found = convert(Constant.of(numbers), 27)
-    assert (found.dtype, found.shape) == (27, (8,))
-    back = (np.frombuffer(found.data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    rounded = convert(Constant.of(numbers), 27)
+    assert (rounded.dtype, rounded.shape) == (27, (8,))
+    back = (np.frombuffer(rounded.data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(back, bf16(numbers))
     no_number = np.array([0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
     words = np.frombuffer(convert(Constant.of(no_number), 27).data, np.uint16).astype(np.uint32) << 16
@@ -246,9 +246,9 @@ def test_weights_are_clipped(clip: bool, expected: list[float], tmp_path: Path) 
     weight = np.array([1e6, -np.inf, 1], np.float32)
     graph = load(model([op("Add", ["x", "w"], ["y"])], {"x": [3]}, ["y"], {"w": weight}), tmp_path)
     apply(graph, "force_fp16", Options(clip=clip))
-    found = next(node.data for node in graph.nodes if node.type == "Const")
-    assert found is not None and found.dtype == HALF
-    assert found.array().tolist() == expected
+    stored = next(node.data for node in graph.nodes if node.type == "Const")
+    assert stored is not None and stored.dtype == HALF
+    assert stored.array().tolist() == expected
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -272,9 +272,9 @@ def test_keep_dtype(tmp_path: Path) -> None:
 
 
 def test_the_options_of_a_conversion(tmp_path: Path) -> None:
-    def run(**given: str) -> list[str]:
+    def run(**texts: str) -> list[str]:
         graph = dense(tmp_path)
-        apply_options(graph, AtcOptions(given))
+        apply_options(graph, AtcOptions(texts))
         return types(graph)
 
     plain = ["MatMulV2", "Relu"]
@@ -290,13 +290,13 @@ def test_the_options_of_a_conversion(tmp_path: Path) -> None:
 
 
 def test_weights_are_clipped_unless_the_option_says_no(tmp_path: Path) -> None:
-    for word, expected in ((1, 65504.0), (0, np.inf)):
+    for clip, expected in ((1, 65504.0), (0, np.inf)):
         graph = load(
             model([op("Add", ["x", "w"], ["y"])], {"x": [1]}, ["y"], {"w": np.array([1e6], np.float32)}), tmp_path
         )
-        apply_options(graph, AtcOptions({"precision_mode": "force_fp16", "is_weight_clip": word}))
-        found = next(node.data for node in graph.nodes if node.type == "Const")
-        assert found is not None and found.array().tolist() == [expected]
+        apply_options(graph, AtcOptions({"precision_mode": "force_fp16", "is_weight_clip": clip}))
+        weight = next(node.data for node in graph.nodes if node.type == "Const")
+        assert weight is not None and weight.array().tolist() == [expected]
 
 
 def test_modify_mixlist(tmp_path: Path) -> None:

@@ -35,20 +35,20 @@ def write(folder: Path, content: Any) -> Path:
 
 
 def read_one(folder: Path, content: Any) -> SingleOp:
-    found = read(write(folder, [content]))
-    assert len(found) == 1
-    return found[0]
+    operators = read(write(folder, [content]))
+    assert len(operators) == 1
+    return operators[0]
 
 
 def run(graph: Graph, *arrays: Array) -> list[Array]:
     lowered = lower(graph)
     assert not lowered.host
     constants = [node.output for node in graph.nodes if node.type == "Const"]
-    made = session(
-        graph, lowered, [node.output for node in graph.inputs], [one.value for one in graph.outputs], constants
+    runner = session(
+        graph, lowered, [node.output for node in graph.inputs], [output.value for output in graph.outputs], constants
     )
     feeds = {node.output.name: array for node, array in zip(graph.inputs, arrays, strict=True)}
-    return [np.asarray(one) for one in made.run([one.value.name for one in graph.outputs], feeds)]
+    return [np.asarray(array) for array in runner.run([output.value.name for output in graph.outputs], feeds)]
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ def test_absent_inputs_and_unknown_dims_in_names(tmp_path: Path) -> None:
 
 
 def test_one_object_counts_as_a_list(tmp_path: Path) -> None:
-    assert [one.op for one in read(write(tmp_path, add()))] == ["Add"]
-    assert [one.op for one in read(write(tmp_path, [add(), add(op="Sub")]))] == ["Add", "Sub"]
+    assert [operator.op for operator in read(write(tmp_path, add()))] == ["Add"]
+    assert [operator.op for operator in read(write(tmp_path, [add(), add(op="Sub")]))] == ["Add", "Sub"]
 
 
 def test_everything_a_tensor_may_say(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_everything_a_tensor_may_say(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_attributes(tmp_path: Path, kind: str, value: Any, expected: Any) -> None:
-    found = read_one(tmp_path, add(attr=[{"name": "a", "type": kind, "value": value}])).attrs["a"]
-    assert found == expected
-    assert type(found) is type(expected)
+    parsed = read_one(tmp_path, add(attr=[{"name": "a", "type": kind, "value": value}])).attrs["a"]
+    assert parsed == expected
+    assert type(parsed) is type(expected)
 
 
 TENSOR_MISTAKES: list[Any] = [
@@ -205,9 +205,9 @@ def test_the_manual_s_gemm(tmp_path: Path) -> None:
     )
     rng = np.random.default_rng(1)
     a, b, c = (rng.standard_normal(shape).astype(np.float16) for shape in ((16, 8), (8, 4), (16, 4)))
-    found = run(graph, a, b, c, np.array(2, np.float16), np.array(0.5, np.float16))[0]
+    computed = run(graph, a, b, c, np.array(2, np.float16), np.array(0.5, np.float16))[0]
     expected = 2 * (a.astype(np.float64) @ b.astype(np.float64)) + 0.5 * c
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(computed.astype(np.float64), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_absent_inputs_and_variadic_ones(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_absent_inputs_and_variadic_ones(tmp_path: Path) -> None:
         "attr": [{"name": "N", "type": "int", "value": 3}],
     }
     graph = to_graph(read_one(tmp_path, row))
-    node = next(one for one in graph.nodes if one.type == "AccumulateNV2")
+    node = next(node for node in graph.nodes if node.type == "AccumulateNV2")
     assert node.input_names == ["x0", "x1", "x2"]
     absent = {"format": "RESERVED", "type": "UNDEFINED"}
     groups = [{"name": "num_groups", "type": "int", "value": 2}]
@@ -269,9 +269,9 @@ def test_one_element_may_have_another_rank(tmp_path: Path) -> None:
             {"name": "keep_dims", "type": "bool", "value": False},
         ],
     }
-    found = run(to_graph(read_one(tmp_path, row)), np.arange(4, dtype=np.float32))[0]
-    assert found.shape == (1,)
-    assert found[0] == 14
+    computed = run(to_graph(read_one(tmp_path, row)), np.arange(4, dtype=np.float32))[0]
+    assert computed.shape == (1,)
+    assert computed[0] == 14
 
 
 def test_private_formats_are_stored_as_they_are_described(tmp_path: Path) -> None:
@@ -281,10 +281,10 @@ def test_private_formats_are_stored_as_they_are_described(tmp_path: Path) -> Non
     x = np.random.default_rng(2).standard_normal((1, 3, 2, 2)).astype(np.float32)
     padded = np.zeros((1, 16, 2, 2), np.float32)
     padded[:, :3] = x
-    found = run(graph, padded.reshape(1, 1, 16, 2, 2).transpose(0, 1, 3, 4, 2).copy())[0]
+    computed = run(graph, padded.reshape(1, 1, 16, 2, 2).transpose(0, 1, 3, 4, 2).copy())[0]
     expected = np.zeros((1, 16, 2, 2), np.float32)
     expected[:, :3] = np.exp(x)
-    np.testing.assert_allclose(found.transpose(0, 1, 4, 2, 3).reshape(1, 16, 2, 2), expected, rtol=1e-6)
+    np.testing.assert_allclose(computed.transpose(0, 1, 4, 2, 3).reshape(1, 16, 2, 2), expected, rtol=1e-6)
 
 
 def test_the_key_is_plain_json(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_16_bits_are_refused(colour: int, channels: int) -> None:
 
 def test_sizes_are_checked_before_anything_is_allocated() -> None:
     file = bytearray(png(samples(20, 12, 3), 2))
-    for width, height, word in (
+    for width, height, reason in (
         (0, 12, "0x12"),
         (20, 0, "20x0"),
         (20000, 20000, "larger than"),
@@ -158,7 +158,7 @@ def test_sizes_are_checked_before_anything_is_allocated() -> None:
     ):
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         changed = bytes(file[:8]) + chunk(b"IHDR", header) + bytes(file[33:])
-        with pytest.raises(NpuError, match=word):
+        with pytest.raises(NpuError, match=reason):
             info = parse(changed)
             assert refused(info)
             decode(changed, info, Pixels.empty(pixel_format(RGB), 20, 12))

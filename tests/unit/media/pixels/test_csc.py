@@ -9,7 +9,7 @@ import pytest
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.pixels import csc
 
-# Y gain, V to R, U to G, V to G, U to B (reference, section 6.5).
+# Y gain, V to R, U to G, V to G, U to B, as published.
 COEFFICIENTS = {
     0: (1, 1.402, -0.344, -0.714, 1.772),
     1: (1.16438, 1.59602, -0.39176, -0.81297, 2.01723),

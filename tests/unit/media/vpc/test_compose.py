@@ -95,8 +95,8 @@ def test_a_paste_leaves_the_rest(target: PixelFormat) -> None:
             src = picture(pixel_format(value), 12, 10)
             canvas = picture(target, 40, 40)
             before = own_size(canvas)
-            place = canvas.crop(4, 6, *size)
-            compose.transfer(src, place)
+            pasted = canvas.crop(4, 6, *size)
+            compose.transfer(src, pasted)
             alone = Pixels.empty(target, *size)
             compose.transfer(src, alone)
             across, down = target.chroma
@@ -109,14 +109,14 @@ def test_a_paste_leaves_the_rest(target: PixelFormat) -> None:
 
 
 @pytest.mark.parametrize("value", [NV12, RGB_888, YUYV, 55])
-@pytest.mark.parametrize("place", [(0, 0, 20, 16), (8, 8, 20, 16), (12, 4, 10, 8)])
-def test_source_and_target_in_one_picture(value: int, place: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize("region", [(0, 0, 20, 16), (8, 8, 20, 16), (12, 4, 10, 8)])
+def test_source_and_target_in_one_picture(value: int, region: tuple[int, int, int, int]) -> None:
     whole = picture(pixel_format(value), 40, 32)
     part = whole.crop(4, 4, 20, 16)
     copy = Pixels(part.format, [plane.copy() for plane in part.planes], 20, 16)
-    wanted = Pixels.empty(part.format, *place[2:])
+    wanted = Pixels.empty(part.format, *region[2:])
     compose.transfer(copy, wanted)
-    target = whole.crop(*place)
+    target = whole.crop(*region)
     compose.transfer(part, target)
     assert same(target, wanted)
 

@@ -36,16 +36,16 @@ def picture(value: int, width: int = 40, height: int = 32, seed: int = 1) -> Pix
 
 def channels(pixels: Pixels) -> dict[str, tuple[Array, int, int]]:
     """(values, x step, y step) of each channel, as a copy."""
-    found = {}
+    by_name = {}
     for spec, plane in zip(pixels.format.planes, pixels.planes, strict=True):
         if pixels.format.packed:
             luma = plane[:, :, spec.channels.index("y") :: 2].reshape(plane.shape[0], -1)[:, : pixels.width]
-            found["y"] = (luma.copy(), 1, 1)
+            by_name["y"] = (luma.copy(), 1, 1)
         for index, name in enumerate(spec.channels):
-            if name not in found:
+            if name not in by_name:
                 values = plane if plane.ndim == 2 else plane[:, :, index]
-                found[name] = (values.copy(), 2 if pixels.format.packed else spec.x, spec.y)
-    return found
+                by_name[name] = (values.copy(), 2 if pixels.format.packed else spec.x, spec.y)
+    return by_name
 
 
 def colour_of(name: str, colour: int, pixels: Pixels) -> int:
@@ -217,7 +217,7 @@ def test_osd_chroma_is_weighed_by_alpha() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "word", "argb"),
+    ("form", "pixel", "argb"),
     [
         (33, 0x8000 | 31 << 10, (200, 255, 0, 0)),
         (33, 31 << 5, (30, 0, 255, 0)),
@@ -226,9 +226,9 @@ def test_osd_chroma_is_weighed_by_alpha() -> None:
         (25, 0x8421, (136, 68, 34, 17)),
     ],
 )
-def test_osd_of_16_bits(form: int, word: int, argb: tuple[int, ...]) -> None:
+def test_osd_of_16_bits(form: int, pixel: int, argb: tuple[int, ...]) -> None:
     before, out = picture(12), picture(12)
-    data = np.full((2, 2), word, "<u2").view(np.uint8)
+    data = np.full((2, 2), pixel, "<u2").view(np.uint8)
     osd.osd(out, [Osd(Region(2, 3, 2, 2), form, data, bg_alpha=30, fg_alpha=200)])
     expected = before.planes[0].astype(float)
     layer = np.broadcast_to(np.array(argb, float), (2, 2, 4))

@@ -28,11 +28,11 @@ def picture(value: int, width: int = 23, height: int = 17, seed: int = 1) -> Pix
 
 
 def channel_values(form: PixelFormat, planes: list[Array]) -> dict[str, Array]:
-    found = {}
+    by_name = {}
     for spec, plane in zip(form.planes, planes, strict=True):
         for index, name in enumerate(spec.channels):
-            found[name] = plane if plane.ndim == 2 else plane[:, :, index]
-    return found
+            by_name[name] = plane if plane.ndim == 2 else plane[:, :, index]
+    return by_name
 
 
 @pytest.mark.parametrize("value", PLAIN)

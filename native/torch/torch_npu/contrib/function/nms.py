@@ -35,9 +35,9 @@ def npu_batched_multiclass_nms(
         scores = scores * score_factors.unsqueeze(-1)
     batch, count = multi_bboxes.shape[:2]
     boxes = multi_bboxes.reshape(batch, count, -1, 4)
-    found = torch.ops.npu.npu_batch_nms(boxes, scores, score_thr, nms_thr, max_num, max_num)
-    dets = torch.cat((found[0], found[1].unsqueeze(-1)), -1).to(multi_bboxes.dtype)
-    return dets, found[2].long()
+    detections = torch.ops.npu.npu_batch_nms(boxes, scores, score_thr, nms_thr, max_num, max_num)
+    dets = torch.cat((detections[0], detections[1].unsqueeze(-1)), -1).to(multi_bboxes.dtype)
+    return dets, detections[2].long()
 
 
 def npu_multiclass_nms(

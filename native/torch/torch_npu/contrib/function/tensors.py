@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,8 @@ def npu_fast_condition_index_put(x: Tensor, condition: Tensor, value: float) -> 
 
 def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int]) -> Tensor:
     """`torch.roll`: the windows of Swin."""
-    return torch.roll(x, shifts, dims)
+    places: Any = dims
+    return torch.roll(x, shifts, places)
 
 
 def dropout_with_byte_mask(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

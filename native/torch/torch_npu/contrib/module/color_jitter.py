@@ -61,12 +61,13 @@ class FusedColorJitter(torch.nn.Module):
                 f"FusedColorJitter takes an RGB image, not {pixels.dtype} {list(pixels.shape)}"
                 + pta_error(ErrCode.TYPE)
             )
-        chosen = [
-            float(torch.empty(1).uniform_(*one)) for one in (self.brightness, self.contrast, self.saturation, self.hue)
-        ]
-        transform = self.matrix(*chosen, float((pixels @ _GREY).mean()))
-        found = pixels @ transform[:, :3].T + transform[:, 3]
-        result = found.round().clip(0, 255).astype(np.uint8)
+        brightness, contrast, saturation, hue = (
+            float(torch.empty(1).uniform_(*limits))
+            for limits in (self.brightness, self.contrast, self.saturation, self.hue)
+        )
+        transform = self.matrix(brightness, contrast, saturation, hue, float((pixels @ _GREY).mean()))
+        colours = pixels @ transform[:, :3].T + transform[:, 3]
+        result = colours.round().clip(0, 255).astype(np.uint8)
         return result if isinstance(img, np.ndarray) else _image(result)
 
 

@@ -100,6 +100,7 @@ class ModulatedDeformConv(nn.Module):
                 in_channels, channels, self.kernel_size, self.stride, self.padding, self.dilation
             )
             nn.init.zeros_(self.conv_offset.weight)
+            assert self.conv_offset.bias is not None, "it was not switched off"
             nn.init.zeros_(self.conv_offset.bias)
 
     def forward(self, x: Tensor, offset: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

@@ -23,7 +23,7 @@ from torch_npu.operators.attention.layouts import (
 )
 from torch_npu.operators.attention.masks import NO_BAND, UNLIMITED, Sparse, as_plane
 from torch_npu.operators.attention.problem import Spec
-from torch_npu.operators.common.arguments import ErrCode, require, unsupported
+from torch_npu.operators.common.arguments import ErrCode, needed, require, unsupported
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,21 @@ class Call:
     @cached_property
     def operands(self) -> Operands:
         """Rope parts are further columns of query and key: their products add to the scores."""
-        given = operands(self.query, self.key, self.value, self.heads, self.layout, self.name)
+        plain = operands(self.query, self.key, self.value, self.heads, self.layout, self.name)
         if self.query_rope is None and self.key_rope is None:
-            return given
-        require(
-            self.query_rope is not None and self.key_rope is not None,
-            lambda: f"{self.name}: query_rope and key_rope must be given together",
-        )
+            return plain
+        message = f"{self.name}: query_rope and key_rope must be given together"
+        query_rope, key_rope = needed(self.query_rope, message), needed(self.key_rope, message)
         ropes = [
-            to_heads(one, self.layout, heads, f"{self.name}: {what}")
-            for one, heads, what in (
-                (self.query_rope, given.q.shape[1], "query_rope"),
-                (self.key_rope, given.k.shape[1], "key_rope"),
+            to_heads(rope, self.layout, heads, f"{self.name}: {what}")
+            for rope, heads, what in (
+                (query_rope, plain.q.shape[1], "query_rope"),
+                (key_rope, plain.k.shape[1], "key_rope"),
             )
         ]
-        q, k = torch.cat((given.q, ropes[0]), -1), torch.cat((given.k, ropes[1]), -1)
-        check_operands(q, k, given.v, self.name)
-        return Operands(q, k, given.v)
+        q, k = torch.cat((plain.q, ropes[0]), -1), torch.cat((plain.k, ropes[1]), -1)
+        check_operands(q, k, plain.v, self.name)
+        return Operands(q, k, plain.v)
 
     def back(self, x: Tensor) -> Tensor:
         return from_heads(x, self.layout)
@@ -149,32 +147,32 @@ class Call:
         self.sparse.check(self.mask, batch, self.packed, self.name)
 
 
-def _plane(given: Tensor, at: int | None, rows: int, columns: int, call: Call, what: str) -> Tensor:
+def _plane(plane: Tensor, at: int | None, rows: int, columns: int, call: Call, what: str) -> Tensor:
     """A tensor over the scores for one piece: `at` is its batch, None for all of them."""
-    batch, heads = given.shape[:2]
+    batch, heads = plane.shape[:2]
     q = call.operands.q
     whole = len(call.sizes[0]) if call.packed else q.shape[0]
     require(
         batch in (1, whole) and heads in (1, q.shape[1]),
         lambda: (
-            f"{call.name}: {what} of shape {tuple(given.shape)} does not fit {whole} batches and {q.shape[1]} heads"
+            f"{call.name}: {what} of shape {tuple(plane.shape)} does not fit {whole} batches and {q.shape[1]} heads"
         ),
     )
     if at is not None and batch > 1:
-        given = given[at : at + 1]
+        plane = plane[at : at + 1]
     if call.packed:
         require(
-            given.shape[2] >= rows and given.shape[3] >= columns,
+            plane.shape[2] >= rows and plane.shape[3] >= columns,
             lambda: (
-                f"{call.name}: {what} of shape {tuple(given.shape)} is smaller than a sequence of {rows} by {columns}"
+                f"{call.name}: {what} of shape {tuple(plane.shape)} is smaller than a sequence of {rows} by {columns}"
             ),
         )
-        return given[:, :, :rows, :columns]
+        return plane[:, :, :rows, :columns]
     require(
-        given.shape[2] in (1, rows) and given.shape[3] in (1, columns),
-        lambda: f"{call.name}: {what} of shape {tuple(given.shape)} does not fit scores of {rows} by {columns}",
+        plane.shape[2] in (1, rows) and plane.shape[3] in (1, columns),
+        lambda: f"{call.name}: {what} of shape {tuple(plane.shape)} does not fit scores of {rows} by {columns}",
     )
-    return given.expand(-1, -1, rows, columns)
+    return plane.expand(-1, -1, rows, columns)
 
 
 def _spec(call: Call, at: int | None, rows: int, columns: int, filled: list[int]) -> tuple[Spec, Tensor | None]:
@@ -188,8 +186,9 @@ def _spec(call: Call, at: int | None, rows: int, columns: int, filled: list[int]
         slope = call.pse.detach().float().reshape(-1, call.heads)
         slope = slope[at : at + 1] if at is not None and slope.shape[0] > 1 else slope
     elif call.pse is not None:
-        require(call.pse.dim() == 4, lambda: f"{call.name}: pse must have 4 dimensions, not {call.pse.dim()}")
-        pse = _plane(call.pse, at, rows, columns, call, "pse")
+        tensor = call.pse
+        require(tensor.dim() == 4, lambda: f"{call.name}: pse must have 4 dimensions, not {tensor.dim()}")
+        pse = _plane(tensor, at, rows, columns, call, "pse")
     start = (call.q_start or [0])[0] - (call.kv_start or [0])[0]
     spec = Spec(
         call.scale, band, mask, pse is not None, call.pse_type == 1, slope, start, call.pse_type == 3,
@@ -205,13 +204,13 @@ def pieces(call: Call) -> Iterator[Piece]:
         rows, columns = call.sizes
         filled = [at for at, size in enumerate(rows) if size] or [0]
         cuts = zip(cut(q, rows, 2), cut(k, columns, 2), cut(v, columns, 2), strict=True)
-        for at, (one_q, one_k, one_v) in enumerate(cuts):
+        for at, (q_part, k_part, v_part) in enumerate(cuts):
             spec, pse = _spec(call, at, rows[at], columns[at], filled)
-            yield Piece(one_q, one_k, one_v, pse, spec)
+            yield Piece(q_part, k_part, v_part, pse, spec)
     elif call.mask is not None and call.sparse.by_batch:
-        for at, (one_q, one_k, one_v) in enumerate(zip(q.split(1), k.split(1), v.split(1), strict=True)):
+        for at, (q_part, k_part, v_part) in enumerate(zip(*(torch.split(x, 1) for x in (q, k, v)), strict=True)):
             spec, pse = _spec(call, at, q.shape[2], k.shape[2], [0])
-            yield Piece(one_q, one_k, one_v, pse, spec)
+            yield Piece(q_part, k_part, v_part, pse, spec)
     else:
         spec, pse = _spec(call, None, q.shape[2], k.shape[2], [0])
         yield Piece(q, k, v, pse, spec)

@@ -20,20 +20,20 @@ _COPIES = 8  # the kernel writes each maximum and sum that often
 
 def _with_bits(call: Call, parts: list[Piece], bits: Tensor) -> list[Piece]:
     """Each piece with its share of the keep bits; a piece begins at a multiple of 128 of them."""
-    sizes = [mask_bytes(one.scores) for one in parts]
+    sizes = [mask_bytes(piece.scores) for piece in parts]
     require(
         bits.dtype == torch.uint8 and bits.numel() >= sum(sizes),
         f"{call.name}: dropout_mask must be uint8 with {sum(sizes)} bytes, not {bits.dtype} with {bits.numel()}",
     )
-    shares = bits.reshape(-1)[: sum(sizes)].split(sizes)
-    return [replace(one, spec=replace(one.spec, bits=share)) for one, share in zip(parts, shares, strict=True)]
+    shares = bits.reshape(-1)[: sum(sizes)].split_with_sizes(sizes)
+    return [replace(piece, spec=replace(piece.spec, bits=share)) for piece, share in zip(parts, shares, strict=True)]
 
 
 def _drop(call: Call, parts: list[Piece], again: bool) -> tuple[list[Piece], int, int, int]:
     """The pieces with their keep bits, seed, offset and bytes of the mask; `again`: seed and offset are those of a forward call."""
     if call.keep == 1:
         return parts, 0, 0, 0
-    size = sum(mask_bytes(one.scores) for one in parts)
+    size = sum(mask_bytes(piece.scores) for piece in parts)
     if call.dropout_mask is not None:
         return _with_bits(call, parts, call.dropout_mask), call.seed, call.offset, size
     seed, offset = call.seed, call.offset
@@ -47,12 +47,12 @@ def _drop(call: Call, parts: list[Piece], again: bool) -> tuple[list[Piece], int
     return _with_bits(call, parts, make_bits(size, call.keep, seed, offset, device)), seed, offset, size
 
 
-def _stats(call: Call, found: list[Tensor], rows: int) -> Tensor:
+def _stats(call: Call, statistics: list[Tensor], rows: int) -> Tensor:
     """[batch, heads, rows] of the pieces as [batch, heads, rows, 8], of TND as [rows, heads, 8]."""
     if call.packed:
-        whole = joined(found, 2, rows, lambda rest: torch.zeros(1, call.heads, rest, device=call.query.device))
+        whole = joined(statistics, 2, rows, lambda rest: torch.zeros(1, call.heads, rest, device=call.query.device))
         return whole[0].t()[..., None].expand(-1, -1, _COPIES).contiguous()
-    whole = found[0] if len(found) == 1 else torch.cat(found)
+    whole = statistics[0] if len(statistics) == 1 else torch.cat(statistics)
     return whole[..., None].expand(-1, -1, -1, _COPIES).contiguous()
 
 
@@ -60,9 +60,9 @@ def run(call: Call) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int, int]:
     """The forward call."""
     call.check()
     parts, seed, offset, size = _drop(call, list(pieces(call)), False)
-    found = [attention(one.q, one.k, one.v, one.spec, one.pse, call.sink) for one in parts]
+    results = [attention(piece.q, piece.k, piece.v, piece.spec, piece.pse, call.sink) for piece in parts]
     rows, width = call.operands.q.shape[2], call.operands.v.shape[-1]
-    outs, tops, totals = ([one[place] for one in found] for place in range(3))
+    outs, tops, totals = ([result[index] for result in results] for index in range(3))
     if call.packed:
         out = joined(outs, 2, rows, lambda rest: call.query.new_zeros(1, call.heads, rest, width))
     else:
@@ -82,21 +82,23 @@ class Gradients:
     sink: Tensor
 
 
-def _kept(call: Call, given: Tensor | None, what: str) -> Tensor:
+def _kept(call: Call, statistic: Tensor | None, what: str) -> Tensor:
     """[batch, heads, rows] of a maximum or a sum that the forward call returned."""
-    require(given is not None, f"{call.name}: {what} of the forward call is needed")
-    assert given is not None
-    first = given[..., 0]
+    require(statistic is not None, f"{call.name}: {what} of the forward call is needed")
+    assert statistic is not None
+    first = statistic[..., 0]
     wanted = call.operands.q.shape[:3]
     turned = first.t()[None] if call.packed and first.dim() == 2 else first
-    require(turned.shape == wanted, f"{call.name}: {what} of shape {tuple(given.shape)} does not fit {tuple(wanted)}")
+    require(
+        turned.shape == wanted, f"{call.name}: {what} of shape {tuple(statistic.shape)} does not fit {tuple(wanted)}"
+    )
     return turned
 
 
 def _pieces_of(call: Call, x: Tensor) -> list[Tensor]:
     if call.packed:
         return cut(x, call.sizes[0], 2)
-    return list(x.split(1)) if call.mask is not None and call.sparse.by_batch else [x]
+    return list(torch.split(x, 1)) if call.mask is not None and call.sparse.by_batch else [x]
 
 
 def gradients(
@@ -107,40 +109,41 @@ def gradients(
         call.check()
         parts, *_ = _drop(call, list(pieces(call)), True)
         tops, totals = (
-            _pieces_of(call, _kept(call, one, what)) for one, what in ((top, "softmax_max"), (total, "softmax_sum"))
+            _pieces_of(call, _kept(call, statistic, what))
+            for statistic, what in ((top, "softmax_max"), (total, "softmax_sum"))
         )
         grads = _pieces_of(call, to_heads(dy, call.layout, call.heads, f"{call.name}: dy"))
-        outs: list[Any] = [None] * len(parts)
+        outs: list[Tensor] | list[None] = [None] * len(parts)
         if attention_in is not None:
             outs = _pieces_of(call, to_heads(attention_in, call.layout, call.heads, f"{call.name}: attention_in"))
-        found = []
-        for one, high, whole, grad, out in zip(parts, tops, totals, grads, outs, strict=True):
-            extra = [x for x in (one.pse, call.sink) if x is not None]
-            inputs = (one.q, one.k, one.v, *extra)
-            found.append(backward(inputs, (high, whole), grad, (True,) * len(inputs), (one.spec,), out))
-        return _gathered(call, parts, found)
+        grads_of_parts = []
+        for piece, high, whole, grad, out in zip(parts, tops, totals, grads, outs, strict=True):
+            extra = [x for x in (piece.pse, call.sink) if x is not None]
+            inputs = (piece.q, piece.k, piece.v, *extra)
+            grads_of_parts.append(backward(inputs, (high, whole), grad, (True,) * len(inputs), (piece.spec,), out))
+        return _gathered(call, parts, grads_of_parts)
 
 
-def _gathered(call: Call, parts: list[Piece], found: list[tuple[Tensor | None, ...]]) -> Gradients:
+def _gathered(call: Call, parts: list[Piece], grads_of_parts: list[tuple[Tensor | None, ...]]) -> Gradients:
     """Gradients of the pieces as gradients of the arguments."""
     whole = []
-    for place, given in enumerate((call.operands.q, call.operands.k, call.operands.v)):
-        each: list[Any] = [one[place] for one in found]
+    for index, operand in enumerate((call.operands.q, call.operands.k, call.operands.v)):
+        each = [grad for grads in grads_of_parts if (grad := grads[index]) is not None]
         if call.packed:
             whole.append(
                 joined(
                     each,
                     2,
-                    given.shape[2],
-                    lambda rest, given=given: given.new_zeros(1, given.shape[1], rest, given.shape[3]),
+                    operand.shape[2],
+                    lambda rest, operand=operand: operand.new_zeros(1, operand.shape[1], rest, operand.shape[3]),
                 )
             )
         else:
             whole.append(each[0] if len(each) == 1 else torch.cat(each))
     dq, dk, dv = whole
     empty = call.query.new_empty(0)
-    dpse = _pse_gradient(call, parts, found) if call.pse is not None else empty
-    dsink: Any = sum(one[-1] for one in found) if call.sink is not None else empty  # type: ignore[misc]
+    dpse = _pse_gradient(call, parts, grads_of_parts) if call.pse is not None else empty
+    dsink: Any = sum(grads[-1] for grads in grads_of_parts) if call.sink is not None else empty
     if call.query_rope is None:
         return Gradients(call.back(dq), call.back(dk), call.back(dv), dpse, empty, empty, dsink)
     width = dq.shape[-1] - _width(call.query_rope, call)
@@ -154,16 +157,16 @@ def _width(rope: Tensor, call: Call) -> int:
     return rope.shape[-1] // call.heads if call.layout in ("BSH", "SBH") else rope.shape[-1]
 
 
-def _pse_gradient(call: Call, parts: list[Piece], found: list[tuple[Tensor | None, ...]]) -> Tensor:
+def _pse_gradient(call: Call, parts: list[Piece], grads_of_parts: list[tuple[Tensor | None, ...]]) -> Tensor:
     """Summed over what pse was broadcast to; slopes get none, as they are no input of the derivative."""
     assert call.pse is not None
-    made = torch.zeros_like(call.pse)
+    dpse = torch.zeros_like(call.pse)
     if call.pse_type in (2, 3):
-        return made
-    for at, (one, given) in enumerate(zip(parts, found, strict=True)):
-        grad = given[3]
-        assert grad is not None and one.pse is not None
-        place = made[at : at + 1] if len(parts) > 1 and made.shape[0] > 1 else made
-        target = place[:, :, : one.q.shape[2], : one.k.shape[2]]
+        return dpse
+    for at, (piece, grads) in enumerate(zip(parts, grads_of_parts, strict=True)):
+        grad = grads[3]
+        assert grad is not None and piece.pse is not None
+        own = dpse[at : at + 1] if len(parts) > 1 and dpse.shape[0] > 1 else dpse
+        target = own[:, :, : piece.q.shape[2], : piece.k.shape[2]]
         target += grad.sum_to_size(target.shape)
-    return made
+    return dpse

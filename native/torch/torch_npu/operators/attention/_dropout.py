@@ -20,7 +20,7 @@ def mask_bytes(count: int) -> int:
 def draw(device: torch.device) -> tuple[int, int]:
     """Seed and offset for a call, from the generator of the device, which goes on."""
     offset = int(torch.empty((), dtype=torch.int64, device=device).random_())
-    return torch.npu.initial_seed() if device.type == "npu" else torch.initial_seed(), offset
+    return torch.npu.initial_seed() if device.type == "npu" else torch.initial_seed(), offset  # type: ignore[attr-defined]
 
 
 def make_bits(size: int, keep: float, seed: int, offset: int, device: torch.device) -> Tensor:
@@ -37,8 +37,8 @@ def make_bits(size: int, keep: float, seed: int, offset: int, device: torch.devi
 
 def expand_bits(packed: Tensor) -> Tensor:
     """A flat bool tensor, the lowest bit of a byte first; a table look-up is the fastest way that aten has."""
-    places = torch.arange(8, device=packed.device)
-    table = ((torch.arange(256, device=packed.device)[:, None] >> places) & 1).to(torch.bool).view(torch.int64).view(-1)
+    shifts = torch.arange(8, device=packed.device)
+    table = ((torch.arange(256, device=packed.device)[:, None] >> shifts) & 1).to(torch.bool).view(torch.int64).view(-1)
     return table.index_select(0, packed.reshape(-1).to(torch.int32)).view(torch.bool)
 
 

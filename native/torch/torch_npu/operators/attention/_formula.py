@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_npu.operators.attention._dropout import expand_bits
-from torch_npu.operators.attention.problem import Span, Spec, slopes
+from torch_npu.operators.attention.masks import Span
+from torch_npu.operators.attention.problem import Spec, slopes
 from torch_npu.operators.common.arguments import wide
 
 _LOWEST = torch.finfo(torch.float32).min
@@ -15,7 +16,7 @@ _LOWEST = torch.finfo(torch.float32).min
 def compose(inputs: tuple[Tensor, ...], options: tuple[Spec]) -> tuple[Tensor, Tensor, Tensor]:
     """Output, maximum and sum."""
     spec, rest = options[0], list(inputs[3:])
-    q, k, v = (wide(one) for one in inputs[:3])
+    q, k, v = (wide(x) for x in inputs[:3])
     group = q.shape[1] // k.shape[1]
     if group > 1:
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -31,7 +32,7 @@ def compose(inputs: tuple[Tensor, ...], options: tuple[Spec]) -> tuple[Tensor, T
             for b in range(len(q))
         ]
         scores = scores + torch.stack(every).squeeze(2)
-    masked = spec.band.full(*scores.shape[-2:], scores.device)
+    masked = spec.band.full(scores.shape[-2], scores.shape[-1], scores.device)
     if spec.mask is not None:
         masked = spec.mask if masked is None else masked | spec.mask
     if masked is not None:

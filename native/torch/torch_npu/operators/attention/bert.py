@@ -44,7 +44,7 @@ def _merged(context: Tensor) -> Tensor:
 
 def _split(x: Tensor, batch: int, heads: int) -> Tensor:
     """The way back."""
-    return x.unflatten(0, (batch, -1)).unflatten(2, (heads, -1)).transpose(1, 2)
+    return torch.unflatten(torch.unflatten(x, 0, (batch, -1)), 2, (heads, -1)).transpose(1, 2)
 
 
 def npu_fused_attention_score_fwd(
@@ -90,7 +90,7 @@ def npu_fused_attention_score_backward(
         "npu_fused_attention_score_backward", query_transpose=query_transpose, key_transpose=key_transpose,
         value_transpose=value_transpose, dx_transpose=dx_transpose,
     )  # fmt: skip
-    q, k, v, probabilities = (wide(one) for one in (query_layer, key_layer, value_layer, softmax_output))
+    q, k, v, probabilities = (wide(x) for x in (query_layer, key_layer, value_layer, softmax_output))
     dy = _split(wide(grad_output), q.shape[0], q.shape[1])
     dv = _drop(probabilities, mask, keep_prob).mT @ dy
     ds = _softmax_backward(_drop(dy @ v.mT, mask, keep_prob), probabilities) * scale
@@ -119,8 +119,8 @@ def npu_fused_attention_layernorm_qkv_fwd(
     norm = F.layer_norm(full, (hidden,), wide(gamma), wide(beta), eps).to(x.dtype)
 
     def project(kernel: Tensor, bias: Tensor | None) -> Tensor:
-        made = norm @ kernel
-        return _split(made if bias is None else made + bias, rows // seq_len, num_heads).contiguous()
+        projected = norm @ kernel
+        return _split(projected if bias is None else projected + bias, rows // seq_len, num_heads).contiguous()
 
     pairs = ((kernel_query, bias_query), (kernel_key, bias_key), (kernel_value, bias_value))
     return [norm, *(project(kernel, bias) for kernel, bias in pairs), mean, variance]
@@ -131,7 +131,7 @@ def npu_fused_attention_qkv_grad(
     value_kernel: Tensor, hidden_states: Tensor, grad_output_ln: Tensor,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of the normalised input (with that of its other use added), of the three kernels, and of the three biases."""
-    merged = [_merged(one) for one in (grad_output_query, grad_output_key, grad_output_value)]
+    merged = [_merged(grad) for grad in (grad_output_query, grad_output_key, grad_output_value)]
     kernels = (query_kernel, key_kernel, value_kernel)
     hidden = grad_output_ln + sum(grad @ kernel.mT for grad, kernel in zip(merged, kernels, strict=True))
     return [hidden, *(hidden_states.mT @ grad for grad in merged), *(grad.sum(0) for grad in merged)]
@@ -186,7 +186,7 @@ def npu_multi_head_attention_backward(
     batch = query.shape[0] // tgt_len
     inner = _split(y_grad @ out_proj_weight, batch, attn_head_num)
     ds = _softmax_backward(_drop(inner @ value_res.mT, dropout_mask, keep), attn_scores) * attn_dim_per_head**-0.5
-    merged = [_merged(one) for one in (ds @ key_res, ds.mT @ query_res, attn_res.mT @ inner)]
+    merged = [_merged(grad) for grad in (ds @ key_res, ds.mT @ query_res, attn_res.mT @ inner)]
     inputs, weights = (query, key, value), (query_weight, key_weight, value_weight)
     biases = ((query_bias, merged[0]), (key_bias, merged[1]), (value_bias, merged[2]), (out_proj_bias, y_grad))
     return (

@@ -6,14 +6,13 @@ Forward keeps the maximum and the sum of each row; backward computes the scores 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from torch_npu import _C
+import torch_npu._C as _C
 from torch_npu.operators.attention._formula import compose
-from torch_npu.operators.attention.problem import Problem, Span, Spec, is_one_block
+from torch_npu.operators.attention.masks import Span
+from torch_npu.operators.attention.problem import Problem, Spec, is_one_block
 from torch_npu.operators.common.arguments import wide
 from torch_npu.operators.common.fused import Kind, apply
 
@@ -23,7 +22,8 @@ _LOWEST = torch.finfo(torch.float32).min
 
 def _like_layout(x: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """An empty tensor whose dimensions lie in memory in the order of x's: going back to the layout of the call is then a view."""
-    order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
+    strides = x.stride()
+    order = sorted(range(x.dim()), key=lambda dim: -strides[dim])
     return torch.empty_permuted((*x.shape[:-1], width), order, dtype=dtype, device=x.device)
 
 
@@ -32,12 +32,12 @@ def _largest(x: Tensor) -> Tensor:
     if x.dtype != torch.bfloat16:
         return x.amax(-1, keepdim=True)
     bits = x.view(torch.int16).amax(-1, keepdim=True)
-    found = bits.view(torch.bfloat16)
+    largest = bits.view(torch.bfloat16)
     wrong = (bits.view(-1) < 0).nonzero().squeeze(1)
     if wrong.numel():
         rows = x.view(-1, x.shape[-1]).index_select(0, wrong)
-        found.view(-1).index_copy_(0, wrong, rows.float().amax(-1).to(x.dtype))
-    return found
+        largest.view(-1).index_copy_(0, wrong, rows.float().amax(-1).to(x.dtype))
+    return largest
 
 
 def _probabilities(p: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,11 +79,11 @@ def forward(
     spans = list(p.spans(keep))
     store = _Store(p, spans) if keep else None
     alone = len(spans) == 1 and spans[0].c0 < spans[0].c1
-    made, top, total = _block(p, spans[0], store) if alone else _blocks(p, spans, store)
+    out, top, total = _block(p, spans[0], store) if alone else _blocks(p, spans, store)
     if p.bits is not None:
-        made.div_(p.spec.keep)
+        out.div_(p.spec.keep)
     stats = p.shape[:-1]
-    result = made.view(*stats, made.shape[-1])
+    result = out.view(*stats, out.shape[-1])
     if result.dtype != q.dtype or not q.is_contiguous():
         result = _like_layout(q, result.shape[-1], q.dtype).copy_(result)
     small = (top.view(stats), total.view(stats))
@@ -108,30 +108,30 @@ def _block(p: Problem, at: Span, store: _Store | None) -> tuple[Tensor, Tensor, 
     """Output, maxima and sums of a block, [heads, group, rows, ...]; the output is overwritten by the next block."""
     held = None if store is None else store.next(at)
     shares, top, total = _normalise(p, p.scores(at, held), at)
-    found = p.raw("out", p.dropped(shares, at).flatten(1, 2), p.values(at))
-    return found.view(*shares.shape[:3], -1), top, total
+    out = p.raw("out", p.dropped(shares, at).flatten(1, 2), p.values(at))
+    return out.view(*shares.shape[:3], -1), top, total
 
 
 def _blocks(p: Problem, spans: list[Span], store: _Store | None) -> tuple[Tensor, Tensor, Tensor]:
     """The same for all blocks; rows that see nothing are 0 and have the lowest maximum."""
     empty = torch.zeros if p.spec.band.limits or not p.columns else torch.empty
-    made = empty((p.heads, p.group, p.rows, p.v.shape[-1]), dtype=p.gemm, device=p.q.device)
+    out = empty((p.heads, p.group, p.rows, p.v.shape[-1]), dtype=p.gemm, device=p.q.device)
     top = torch.full((p.heads, p.group, p.rows, 1), _LOWEST, dtype=p.stat, device=p.q.device)
     total = torch.zeros_like(top)
     for at in spans:
         if at.c0 >= at.c1:
             _only_sink(p, at, top, total)
             continue
-        place = (slice(at.h0, at.h1), slice(None), slice(at.r0, at.r1))
-        made[place], top[place], total[place] = _block(p, at, store)
-    return made, top, total
+        own = (slice(at.h0, at.h1), slice(None), slice(at.r0, at.r1))
+        out[own], top[own], total[own] = _block(p, at, store)
+    return out, top, total
 
 
 class _Store:
     """Memory for the probabilities of all blocks, one after another; none where they are too many."""
 
     def __init__(self, p: Problem, spans: list[Span], memory: Tensor | None = None) -> None:
-        self.group, self.place = p.group, 0
+        self.group, self.used = p.group, 0
         if memory is None:
             count = p.group * sum((at.h1 - at.h0) * (at.r1 - at.r0) * (at.c1 - at.c0) for at in spans)
             if count * p.gemm.itemsize <= _KEPT:
@@ -142,8 +142,8 @@ class _Store:
         if self.memory is None:
             return None
         shape = (at.h1 - at.h0, self.group, at.r1 - at.r0, at.c1 - at.c0)
-        start, self.place = self.place, self.place + torch.Size(shape).numel()
-        return self.memory[start : self.place].view(shape)
+        start, self.used = self.used, self.used + torch.Size(shape).numel()
+        return self.memory[start : self.used].view(shape)
 
 
 def _only_sink(p: Problem, at: Span, top: Tensor, total: Tensor) -> None:
@@ -159,11 +159,11 @@ def backward(
     attention: Tensor | None = None,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """`attention` is the output that belongs to the kept sums, where they are of more keys than those given (ring attention)."""
-    if len(kept) > 2 and attention is None and is_one_block(*inputs[:2], options[0], True):
-        found = _C._attention_block_backward(*inputs[:3], kept[2], grad.to(inputs[0].dtype), options[0].scale)
-        return tuple(one if want else None for one, want in zip(found, wanted, strict=True))
+    if len(kept) > 2 and attention is None and is_one_block(inputs[0], inputs[1], options[0], True):
+        grads = _C._attention_block_backward(*inputs[:3], kept[2], grad.to(inputs[0].dtype), options[0].scale)
+        return tuple(dx if want else None for dx, want in zip(grads, wanted, strict=True))
     p = Problem(inputs, options[0])
-    top, total = (one.to(p.stat).reshape(p.heads, p.group, p.rows, 1) for one in kept[:2])
+    top, total = (statistic.to(p.stat).reshape(p.heads, p.group, p.rows, 1) for statistic in kept[:2])
     level = torch.where(total > 0, top + total.log(), torch.inf)
     dy = p.grouped(grad) if p.bits is None else p.grouped(grad.to(p.stat) / p.spec.keep)
     delta = None
@@ -204,21 +204,21 @@ class _Sums:
 
     def results(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
         """In the dtypes and the memory order of the inputs."""
-        found: list[Tensor | None] = []
-        for given, made in zip(inputs[:3], (self.q, self.k, self.v), strict=True):
-            found.append(
+        grads: list[Tensor | None] = []
+        for operand, total in zip(inputs[:3], (self.q, self.k, self.v), strict=True):
+            grads.append(
                 None
-                if made is None
-                else _like_layout(given, given.shape[-1], given.dtype).copy_(made.view(given.shape))
+                if total is None
+                else _like_layout(operand, operand.shape[-1], operand.dtype).copy_(total.view(operand.shape))
             )
         rest = list(inputs[3:])
         if self.p.spec.pse:
             pse = rest.pop(0)
-            found.append(None if self.pse is None else self.pse.tensor.reshape(pse.shape).to(pse.dtype))
+            grads.append(None if self.pse is None else self.pse.tensor.reshape(pse.shape).to(pse.dtype))
         if self.p.spec.sink:
             sink = rest.pop(0)
-            found.append(None if self.sink is None else self.sink.reshape(sink.shape).to(sink.dtype))
-        return tuple(found)
+            grads.append(None if self.sink is None else self.sink.reshape(sink.shape).to(sink.dtype))
+        return tuple(grads)
 
 
 def _again(p: Problem, at: Span, level: Tensor | None) -> Tensor:
@@ -233,12 +233,12 @@ def _backward_block(
     p: Problem, at: Span, shares: Tensor, dy: Tensor, level: Tensor, delta: Tensor | None, sums: _Sums
 ) -> None:
     heads, rows = slice(at.h0, at.h1), slice(at.r0, at.r1)
-    given = p.part(dy, at)
-    grad = p.raw("grad", given, p.values(at).mT).view(shares.shape)
+    dy_block = p.part(dy, at)
+    grad = p.raw("grad", dy_block, p.values(at).mT).view(shares.shape)
     if p.bits is not None:
         grad.mul_(p.keep_at(at))
     if sums.v is not None:
-        sums.add(sums.v, at, p.dropped(shares, at).flatten(1, 2), given, 1.0)
+        sums.add(sums.v, at, p.dropped(shares, at).flatten(1, 2), dy_block, 1.0)
     if sums.sink is not None:
         _sink_gradient(p, at, shares, grad, level, delta, sums.sink)
     if delta is None:
@@ -249,8 +249,8 @@ def _backward_block(
         sums.pse.accumulate(at, grad, p.spec.scale if p.spec.pse_scaled else 1.0)
     left = grad.flatten(1, 2)
     if sums.q is not None:
-        found = p.raw("out", left, p.keys(at), p.spec.scale)
-        sums.q[heads, :, rows] = found.view(at.h1 - at.h0, p.group, at.r1 - at.r0, -1)
+        dq = p.raw("out", left, p.keys(at), p.spec.scale)
+        sums.q[heads, :, rows] = dq.view(at.h1 - at.h0, p.group, at.r1 - at.r0, -1)
     if sums.k is not None:
         sums.add(sums.k, at, left, p.part(p.q, at), p.spec.scale)
 
@@ -264,7 +264,9 @@ def _sink_gradient(
         share = (shares * grad).sum(-1, keepdim=True, dtype=p.stat)
     else:
         share = delta[heads, :, rows]
-    own = torch.exp(p.sink_at(at) - level[heads, :, rows])
+    sink = p.sink_at(at)
+    assert sink is not None
+    own = torch.exp(sink - level[heads, :, rows])
     first = at.h0 % p.kv_heads
     into[first : first + at.h1 - at.h0] -= (own * share).sum((-2, -1))
 
@@ -274,7 +276,8 @@ _KIND = Kind(compose, forward, backward)
 
 def attention(
     q: Tensor, k: Tensor, v: Tensor, spec: Spec, pse: Tensor | None = None, sink: Tensor | None = None
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Output, maximum and sum; only the output has a derivative."""
-    inputs = tuple(one for one in (q, k, v, pse, sink) if one is not None)
-    return apply(_KIND, inputs, spec)
+    inputs = tuple(tensor for tensor in (q, k, v, pse, sink) if tensor is not None)
+    out, top, total = apply(_KIND, inputs, spec)
+    return out, top, total

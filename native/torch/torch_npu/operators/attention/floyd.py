@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, gradient, require, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, require, wide
 
 _LOWEST = torch.finfo(torch.float32).min
 
@@ -13,7 +13,7 @@ _LOWEST = torch.finfo(torch.float32).min
 def _check(query: Tensor, key_ij: Tensor, value_ij: Tensor, key_jk: Tensor, value_jk: Tensor) -> None:
     name = "npu_fused_floyd_attention"
     every = (query, key_ij, value_ij, key_jk, value_jk)
-    require(all(one.dim() == 5 for one in every), f"{name}: all five inputs have 5 dimensions [B, N, x, y, D]")
+    require(all(x.dim() == 5 for x in every), f"{name}: all five inputs have 5 dimensions [B, N, x, y, D]")
     batch, heads, i, k, width = query.shape
     j = key_ij.shape[3]
     require(
@@ -42,7 +42,7 @@ def _scores(query: Tensor, key_ij: Tensor, key_jk: Tensor, mask: Tensor | None, 
 def _attend(
     query: Tensor, key_ij: Tensor, value_ij: Tensor, key_jk: Tensor, value_jk: Tensor, mask: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    q, k1, v1, k2, v2 = (wide(one) for one in (query, key_ij, value_ij, key_jk, value_jk))
+    q, k1, v1, k2, v2 = (wide(x) for x in (query, key_ij, value_ij, key_jk, value_jk))
     scores = _scores(q, k1, k2, mask, scale)
     top = scores.detach().amax(-1, keepdim=True).clamp(min=_LOWEST)
     powers = torch.exp(scores - top)
@@ -90,7 +90,8 @@ def npu_fused_floyd_attention_backward(
         f"npu_fused_floyd_attention_backward: attention_out {tuple(attention_out.shape)}, softmax_max "
         f"{tuple(softmax_max.shape)}, softmax_sum {tuple(softmax_sum.shape)} are not of one forward call",
     )
-    found: tuple[Tensor, ...] = gradient(
-        lambda *leaves: _attend(*leaves, atten_mask, scale_value)[0], grad_output, *inputs
-    )
-    return found
+
+    def forward(q: Tensor, k1: Tensor, v1: Tensor, k2: Tensor, v2: Tensor) -> Tensor:
+        return _attend(q, k1, v1, k2, v2, atten_mask, scale_value)[0]
+
+    return gradients(forward, grad_output, *inputs)

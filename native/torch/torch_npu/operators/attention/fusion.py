@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_npu.operators.attention._calls import Call, gradients, run
+from torch_npu.operators.attention._arguments import Call
+from torch_npu.operators.attention._calls import gradients, run
 from torch_npu.operators.common.arguments import into
 
 _MAX = 2147483647
@@ -63,8 +64,9 @@ def npu_fusion_attention_v3(
         scale=scale, keep=keep_prob, before=pre_tockens, after=next_tockens, inner_precise=inner_precise, prefix=prefix,
         ends_q=actual_seq_qlen, ends_kv=actual_seq_kvlen, mode=sparse_mode, softmax_layout=softmax_layout, sink=sink,
     )  # fmt: skip
-    *tensors, seed, offset, _size = run(call)
-    return *tensors, *(torch.tensor([one], dtype=torch.int64, device=query.device) for one in (seed, offset))
+    out, top, total, reserved, *numbers, _size = run(call)
+    seed, offset = (torch.tensor([number], dtype=torch.int64, device=query.device) for number in numbers)
+    return out, top, total, reserved, seed, offset
 
 
 def npu_fusion_attention_v3__out(
@@ -73,9 +75,9 @@ def npu_fusion_attention_v3__out(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The workspace, the last of the positional arguments, is not needed by any kernel here."""
     kwargs.pop("workspace", None)
-    found = npu_fusion_attention_v3(*args[:_BEFORE_WORKSPACE], **kwargs)
+    results = npu_fusion_attention_v3(*args[:_BEFORE_WORKSPACE], **kwargs)
     targets = (attention_score, softmax_max, softmax_sum, softmax_out, seed, offset)
-    return tuple(into(target, one) for target, one in zip(targets, found, strict=True))
+    return tuple(into(target, result) for target, result in zip(targets, results, strict=True))
 
 
 def _npu_fusion_attention_v3_get_max_workspace(query: Tensor, *_args: object, **_kwargs: object) -> Tensor:
@@ -100,8 +102,8 @@ def _npu_fusion_attention_v3_infer_output(
 def _npu_fusion_attention_grad_v3_infer_output(
     query: Tensor, key: Tensor, value: Tensor, pse: Tensor | None = None, sink: Tensor | None = None
 ) -> tuple[Tensor, ...]:
-    made = [torch.empty_like(one) for one in (query, key, value)]
-    return *made, *(query.new_empty(0) if one is None else torch.empty_like(one) for one in (pse, sink))
+    grads = [torch.empty_like(x) for x in (query, key, value)]
+    return *grads, *(query.new_empty(0) if x is None else torch.empty_like(x) for x in (pse, sink))
 
 
 def npu_fusion_attention_grad(
@@ -120,8 +122,8 @@ def npu_fusion_attention_grad(
         prefix=prefix, ends_q=actual_seq_qlen, ends_kv=actual_seq_kvlen, mode=sparse_mode, softmax_layout=softmax_layout,
         sink=sink, seed=seed, offset=offset,
     )  # fmt: skip
-    found = gradients(call, dy, softmax_max, softmax_sum, attention_in)
-    return found.q, found.k, found.v, found.pse, found.sink
+    grads = gradients(call, dy, softmax_max, softmax_sum, attention_in)
+    return grads.q, grads.k, grads.v, grads.pse, grads.sink
 
 
 def npu_fusion_attention_grad_v2(
@@ -143,8 +145,8 @@ def npu_fusion_attention_grad_v2(
         mode=sparse_mode, pse_type=pse_type, q_start=q_start_idx, kv_start=kv_start_idx, softmax_layout=softmax_layout,
         sink=sink, seed=seed, offset=offset,
     )  # fmt: skip
-    found = gradients(call, dy, softmax_max, softmax_sum, attention_in)
-    return found.q, found.k, found.v, found.pse, found.query_rope, found.key_rope, found.sink
+    grads = gradients(call, dy, softmax_max, softmax_sum, attention_in)
+    return grads.q, grads.k, grads.v, grads.pse, grads.query_rope, grads.key_rope, grads.sink
 
 
 def npu_fusion_attention_grad_v3(
@@ -156,15 +158,15 @@ def npu_fusion_attention_grad_v3(
     actual_seq_qlen: Tensor | None = None, actual_seq_kvlen: Tensor | None = None, sparse_mode: int = 0,
     gen_mask_parallel: bool = True, sync: bool = False, softmax_layout: str = "", sink: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    numbers = [0 if one is None else int(one) for one in (seed, offset)]
+    numbers = [0 if number is None else int(number) for number in (seed, offset)]
     call = Call(
         "npu_fusion_attention_grad_v3", query, key, value, head_num, input_layout, pse=pse, padding_mask=padding_mask,
         mask=atten_mask, scale=scale_value, keep=keep_prob, before=pre_tockens, after=next_tockens, inner_precise=inner_precise,
         prefix=prefix, ends_q=actual_seq_qlen, ends_kv=actual_seq_kvlen, mode=sparse_mode, softmax_layout=softmax_layout,
         sink=sink, seed=numbers[0], offset=numbers[1],
     )  # fmt: skip
-    found = gradients(call, dy, softmax_max, softmax_sum, attention_in)
-    return found.q, found.k, found.v, found.pse, found.sink
+    grads = gradients(call, dy, softmax_max, softmax_sum, attention_in)
+    return grads.q, grads.k, grads.v, grads.pse, grads.sink
 
 
 def npu_fusion_attention_grad_v3__out(
@@ -172,5 +174,5 @@ def npu_fusion_attention_grad_v3__out(
     **kwargs: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """No kernel here needs the workspace."""
-    found = npu_fusion_attention_grad_v3(*args, **kwargs)
-    return tuple(into(target, one) for target, one in zip((dq, dk, dv, dpse, dsink), found, strict=True))
+    grads = npu_fusion_attention_grad_v3(*args, **kwargs)
+    return tuple(into(target, grad) for target, grad in zip((dq, dk, dv, dpse, dsink), grads, strict=True))

@@ -15,13 +15,13 @@ TRAINING = ("BSH", "SBH", "BSND", "BNSD", "TND")
 
 
 def check_layout(layout: str, allowed: tuple[str, ...], name: str) -> str:
-    found = layout.upper()
+    upper = layout.upper()
     require(
-        found in allowed,
+        upper in allowed,
         lambda: f"{name}: input_layout must be one of {', '.join(allowed)}, not {layout!r}",
         ErrCode.VALUE,
     )
-    return found
+    return upper
 
 
 def to_heads(x: Tensor, layout: str, heads: int, what: str) -> Tensor:
@@ -123,7 +123,7 @@ def lengths(cumulative: list[int] | Tensor | None, total: int, what: str) -> lis
         if isinstance(cumulative, torch._subclasses.FakeTensor):
             raise unsupported(f"{what} as a tensor cannot be traced: the lengths must be known; pass a list")
         cumulative = cumulative.tolist()
-    ends = [int(one) for one in cumulative]
+    ends = [int(end) for end in cumulative]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     require(
         all(size >= 0 for size in sizes) and (not ends or ends[-1] <= total),
@@ -141,7 +141,7 @@ def cut(x: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
 
 def joined(pieces: list[Tensor], dim: int, total: int, make: Callable[..., Tensor]) -> Tensor:
     """Pieces put together, zeros where rows belong to no sequence; `make` makes a tensor like a piece of a given length."""
-    rest = total - sum(one.shape[dim] for one in pieces)
+    rest = total - sum(piece.shape[dim] for piece in pieces)
     if len(pieces) == 1 and not rest:
         return pieces[0]
     return torch.cat([*pieces, make(rest)] if rest or not pieces else pieces, dim)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,18 @@ UNLIMITED = 2**31 - 1
 COMPRESSED = (2048, 2048)
 _COMPRESSED_PREFIX = (3072, 2048)
 _CAUSAL_MODES = (2, 3, 4, 7, 8)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A block: some heads of key, all their query heads, some rows, the columns that the band leaves."""
+
+    h0: int
+    h1: int
+    r0: int
+    r1: int
+    c0: int
+    c1: int
 
 
 @dataclass(frozen=True)
@@ -100,21 +111,21 @@ class Plane:
     kv_heads: int
 
     @classmethod
-    def of(cls, given: Tensor, kv_heads: int, group: int) -> Plane:
-        batch, heads, rows, columns = given.shape
+    def of(cls, tensor: Tensor, kv_heads: int, group: int) -> Plane:
+        batch, heads, rows, columns = tensor.shape
         of_head = heads > 1
         shape = (batch * kv_heads, group) if of_head else (batch, 1)
-        return cls(given.reshape(*shape, rows, columns), batch > 1, of_head, kv_heads)
+        return cls(tensor.reshape(*shape, rows, columns), batch > 1, of_head, kv_heads)
 
     @property
     def fenced(self) -> bool:
         """Whether a block must stay in one batch."""
         return self.of_batch != self.of_head
 
-    def block(self, at: Any) -> Tensor:
+    def block(self, at: Span) -> Tensor:
         return self.tensor[self._heads(at), :, at.r0 : at.r1, at.c0 : at.c1]
 
-    def _heads(self, at: Any) -> slice:
+    def _heads(self, at: Span) -> slice:
         if self.of_batch and self.of_head:
             return slice(at.h0, at.h1)
         if self.of_batch:
@@ -125,11 +136,11 @@ class Plane:
     def zeros(self) -> Plane:
         return Plane(torch.zeros_like(self.tensor), self.of_batch, self.of_head, self.kv_heads)
 
-    def accumulate(self, at: Any, given: Tensor, alpha: float) -> None:
+    def accumulate(self, at: Span, block: Tensor, alpha: float) -> None:
         """Add a block, summed over what the plane does not tell apart."""
         into = self.block(at)
-        over = [dim for dim in (0, 1, 2) if into.shape[dim] == 1 and given.shape[dim] > 1]
-        into.add_(given.sum(over, keepdim=True) if over else given, alpha=alpha)
+        over = [dim for dim in (0, 1, 2) if into.shape[dim] == 1 and block.shape[dim] > 1]
+        into.add_(block.sum(over, keepdim=True) if over else block, alpha=alpha)
 
 
 def as_plane(mask: Tensor, name: str) -> Tensor:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_npu.operators.attention._dropout import expand_bits
-from torch_npu.operators.attention.masks import NO_BAND, Band, Corner, Plane
+from torch_npu.operators.attention.masks import NO_BAND, Band, Corner, Plane, Span
 
 _BLOCK = 1 << 21  # scores of a block of a large problem; with several heads in it, threads share them
 _ALONE = 1 << 22  # scores of a problem that is one block where nothing is kept
@@ -34,18 +33,6 @@ class Spec:
     sink: bool = False
     bits: Tensor | None = None  # packed keep bits
     keep: float = 1.0
-
-
-@dataclass(frozen=True)
-class Span:
-    """A block: some heads of key, all their query heads, some rows, the columns that the band leaves."""
-
-    h0: int
-    h1: int
-    r0: int
-    r1: int
-    c0: int
-    c1: int
 
 
 def _gemm_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -102,7 +89,7 @@ class Problem:
         self.sink = None if sink is None else sink.to(self.stat).reshape(1, self.kv_heads, self.group, 1)
         self.bits = None if spec.bits is None else self._bit_plane(spec.bits)
         self._buffers: dict[str, Tensor] = {}
-        self._corners: dict[tuple[Any, ...], Tensor] = {}
+        self._corners: dict[tuple[int, int, bool, int], Tensor] = {}
         self.hides = self.mask is not None or spec.band.hides(self.rows, self.columns)
 
     def grouped(self, x: Tensor) -> Tensor:
@@ -136,7 +123,7 @@ class Problem:
                     yield Span(h0, min(h0 + count, base + fence), r0, r1, *band.columns(r0, r1, self.columns))
 
     def _fenced(self) -> bool:
-        planes = any(one is not None and one.fenced for one in (self.pse, self.mask))
+        planes = any(plane is not None and plane.fenced for plane in (self.pse, self.mask))
         return planes or self.sink is not None or self.spec.slope is not None
 
     def buffer(self, name: str, dtype: torch.dtype, *shape: int) -> Tensor:
@@ -189,10 +176,10 @@ class Problem:
     def keep_at(self, at: Span) -> Tensor:
         """1 for what dropout keeps in a block, 0 for the rest."""
         assert self.bits is not None
-        found = self.bits[at.h0 : at.h1, :, at.r0 : at.r1]
+        bits = self.bits[at.h0 : at.h1, :, at.r0 : at.r1]
         if self.columns % 8 == 0:
-            found = expand_bits(found).view(*found.shape[:-1], self.columns)
-        return found[..., at.c0 : at.c1].to(self.gemm)
+            bits = expand_bits(bits).view(*bits.shape[:-1], self.columns)
+        return bits[..., at.c0 : at.c1].to(self.gemm)
 
     def dropped(self, x: Tensor, at: Span) -> Tensor:
         """A block after dropout, elsewhere: the block itself may be kept."""

@@ -25,11 +25,11 @@ def _weights(
 
 def _over_output(share: Tensor, out: Tensor, layout: str) -> Tensor:
     """A share, [batch, heads, rows, 8] or [rows, heads, 8], in the shape of the output."""
-    one = share[..., :1]
+    lane = share[..., :1]
     if layout == "TND":
-        return one
-    batch, heads, rows, _ = one.shape
-    return one.permute(2, 0, 1, 3).expand(rows, batch, heads, out.shape[-1] // heads).reshape(rows, batch, -1)
+        return lane
+    batch, heads, rows, _ = lane.shape
+    return lane.permute(2, 0, 1, 3).expand(rows, batch, heads, out.shape[-1] // heads).reshape(rows, batch, -1)
 
 
 def npu_ring_attention_update(
@@ -57,8 +57,8 @@ def npu_ring_attention_update(
     )
     stats = (prev_softmax_max, prev_softmax_sum, cur_softmax_max, cur_softmax_sum)
     require(
-        len({one.shape for one in stats}) == 1 and prev_softmax_max.dim() == (3 if layout == "TND" else 4),
-        f"{_NAME}: maxima and sums of shapes {[tuple(one.shape) for one in stats]} for input_layout {layout}",
+        len({statistic.shape for statistic in stats}) == 1 and prev_softmax_max.dim() == (3 if layout == "TND" else 4),
+        f"{_NAME}: maxima and sums of shapes {[tuple(statistic.shape) for statistic in stats]} for input_layout {layout}",
     )
     require(
         actual_seq_qlen is None or layout == "TND",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_npu._errors import ops_error
-from torch_npu.operators.common.arguments import ErrCode, gradient, require, unsupported, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, require, unsupported, wide
 
 _EPS = 0.01  # added to the sides of both boxes, never to those of the intersection
 _SCALE = 0.01  # of one side: keeps areas inside float16
@@ -55,8 +55,8 @@ class _Pairs:
 
     def __init__(self, boxes: Tensor, gtboxes: Tensor, trans: bool, is_cross: bool, mode: int) -> None:
         boxes, gtboxes = wide(boxes), wide(gtboxes)
-        x0, y0, x1, y1 = (one.unsqueeze(0) for one in _corners(boxes, trans))
-        left, top, right, bottom = (one.unsqueeze(1 if is_cross else 0) for one in _corners(gtboxes, trans))
+        x0, y0, x1, y1 = (side.unsqueeze(0) for side in _corners(boxes, trans))
+        left, top, right, bottom = (side.unsqueeze(1 if is_cross else 0) for side in _corners(gtboxes, trans))
         self.width, self.height = x1 - x0, y1 - y0
         self.gt_width, self.gt_height = right - left, bottom - top
         across = (torch.minimum(x1, right) - torch.maximum(x0, left)).clamp(min=0)
@@ -85,8 +85,10 @@ class _Pairs:
 
 def _check(name: str, boxes: Tensor, gtboxes: Tensor, is_cross: bool, mode: int) -> None:
     _check_mode(name, mode)
-    for word, one in (("boxes", boxes), ("gtboxes", gtboxes)):
-        require(one.dim() == 2 and one.shape[0] == 4, f"{name}: {word} must be [4, n], not {list(one.shape)}")
+    for argument, tensor in (("boxes", boxes), ("gtboxes", gtboxes)):
+        require(
+            tensor.dim() == 2 and tensor.shape[0] == 4, f"{name}: {argument} must be [4, n], not {list(tensor.shape)}"
+        )
     require(boxes.dtype == gtboxes.dtype, f"{name}: boxes are {boxes.dtype}, gtboxes {gtboxes.dtype}", ErrCode.TYPE)
     require(
         is_cross or boxes.shape[1] == gtboxes.shape[1],
@@ -117,8 +119,13 @@ def _derived(name: str, boxes: Tensor, gtboxes: Tensor, form: tuple[bool, bool, 
     if _has_derivative(*form) or not torch.is_grad_enabled():
         return boxes, gtboxes
     message = _only(f"The derivative of {name}", *form) + ops_error(ErrCode.PARAM)
-    first, second = (_Underived.apply(one, message) if one.requires_grad else one for one in (boxes, gtboxes))
+    first, second = (_refusing(x, message) if x.requires_grad else x for x in (boxes, gtboxes))
     return first, second
+
+
+def _refusing(boxes: Tensor, message: str) -> Tensor:
+    result: Tensor = _Underived.apply(boxes, message)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _has_derivative(trans: bool, is_cross: bool, mode: int) -> bool:
@@ -178,14 +185,14 @@ def npu_giou_backward(
     grad: Tensor, bboxes: Tensor, gtboxes: Tensor, trans: bool = False, is_cross: bool = False, mode: int = 0
 ) -> tuple[Tensor, Tensor]:
     _refuse_other_forms("npu_giou_backward", trans, is_cross, mode)
-    return gradient(lambda a, b: npu_giou(a, b, True), grad, bboxes, gtboxes)
+    return gradients(lambda a, b: npu_giou(a, b, True), grad, bboxes, gtboxes)
 
 
 def npu_diou_backward(
     grad: Tensor, bboxes: Tensor, gtboxes: Tensor, trans: bool = False, is_cross: bool = False, mode: int = 0
 ) -> tuple[Tensor, Tensor]:
     _refuse_other_forms("npu_diou_backward", trans, is_cross, mode)
-    return gradient(lambda a, b: npu_diou(a, b, True), grad, bboxes, gtboxes)
+    return gradients(lambda a, b: npu_diou(a, b, True), grad, bboxes, gtboxes)
 
 
 def npu_ciou_backward(
@@ -201,4 +208,4 @@ def npu_ciou_backward(
     _refuse_other_forms("npu_ciou_backward", trans, is_cross, mode)
     if atan_sub is not None and atan_sub.numel() not in (0, bboxes.shape[1]):
         raise unsupported(f"npu_ciou_backward: atan_sub has {atan_sub.numel()} values for {bboxes.shape[1]} boxes")
-    return gradient(lambda a, b: npu_ciou(a, b, True, False), grad, bboxes, gtboxes)
+    return gradients(lambda a, b: npu_ciou(a, b, True, False), grad, bboxes, gtboxes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,10 +14,12 @@ from torch_npu._environment import chip_mode
 from torch_npu.operators.boxes.rotated import centred, intersection, iou
 from torch_npu.operators.common.arguments import ErrCode, require, unsupported, wide
 
+Array = npt.NDArray[Any]
+
 _CLASS_LIMIT = 100  # boxes per class that the chip's kernel can hold
 
 
-def _walk(order: np.ndarray, limit: int, suppressed: Callable[[int, np.ndarray], np.ndarray]) -> list[int]:
+def _walk(order: Array, limit: int, suppressed: Callable[[int, Array], Array]) -> list[int]:
     """Take the best box, drop those that overlap it, and again."""
     kept: list[int] = []
     while len(order) and len(kept) < limit:
@@ -26,24 +30,25 @@ def _walk(order: np.ndarray, limit: int, suppressed: Callable[[int, np.ndarray],
     return kept
 
 
-def _upright(boxes: np.ndarray, threshold: float) -> Callable[[int, np.ndarray], np.ndarray]:
+def _upright(boxes: Array, threshold: float) -> Callable[[int, Array], Array]:
     x0, x1 = np.minimum(boxes[:, 0], boxes[:, 2]), np.maximum(boxes[:, 0], boxes[:, 2])
     y0, y1 = np.minimum(boxes[:, 1], boxes[:, 3]), np.maximum(boxes[:, 1], boxes[:, 3])
     area = (x1 - x0) * (y1 - y0)
 
-    def suppressed(best: int, rest: np.ndarray) -> np.ndarray:
+    def suppressed(best: int, rest: Array) -> Array:
         width = np.minimum(x1[best], x1[rest]) - np.maximum(x0[best], x0[rest])
         height = np.minimum(y1[best], y1[rest]) - np.maximum(y0[best], y0[rest])
         inter = width.clip(0) * height.clip(0)
-        return inter > threshold * (area[best] + area[rest] - inter)
+        overlapping: Array = inter > threshold * (area[best] + area[rest] - inter)
+        return overlapping
 
     return suppressed
 
 
-def _turned(boxes: Tensor, threshold: float) -> Callable[[int, np.ndarray], np.ndarray]:
-    def suppressed(best: int, rest: np.ndarray) -> np.ndarray:
-        one, others = boxes[best], boxes[torch.from_numpy(rest)]
-        return (iou(one, others, intersection(one, others)) > threshold).numpy()
+def _turned(boxes: Tensor, threshold: float) -> Callable[[int, Array], Array]:
+    def suppressed(best: int, rest: Array) -> Array:
+        box, others = boxes[best], boxes[torch.from_numpy(rest)]
+        return (iou(box, others, intersection(box, others)) > threshold).numpy()
 
     return suppressed
 
@@ -83,9 +88,11 @@ def order(
     boxes: Tensor, scores: Tensor, overlap: Tensor | float, lowest: Tensor | float, limit: int
 ) -> tuple[Tensor, Tensor]:
     thresholds = [
-        one if isinstance(one, Tensor) else torch.tensor(one, dtype=torch.float64) for one in (overlap, lowest)
+        threshold if isinstance(threshold, Tensor) else torch.tensor(threshold, dtype=torch.float64)
+        for threshold in (overlap, lowest)
     ]
-    return _nms_kept(boxes.detach(), scores.detach(), *thresholds, limit)
+    kept: tuple[Tensor, Tensor] = _nms_kept(boxes.detach(), scores.detach(), *thresholds, limit)
+    return kept
 
 
 def _check(name: str, boxes: Tensor, scores: Tensor, columns: int) -> None:
@@ -111,8 +118,8 @@ def npu_nms_v4(
     _check("npu_nms_v4", self, scores, 4)
     limit = int(max_output_size)
     require(limit >= 0, f"npu_nms_v4: max_output_size must not be negative, but is {limit}", ErrCode.VALUE)
-    for name, one in (("iou_threshold", iou_threshold), ("scores_threshold", scores_threshold)):
-        require(one.numel() == 1, f"npu_nms_v4: {name} must hold one value, not {one.numel()}")
+    for name, threshold in (("iou_threshold", iou_threshold), ("scores_threshold", scores_threshold)):
+        require(threshold.numel() == 1, f"npu_nms_v4: {name} must hold one value, not {threshold.numel()}")
     indices, counts = order(self.unsqueeze(0), scores.unsqueeze(0), iou_threshold, scores_threshold, limit)
     return indices[0], counts[0]
 
@@ -126,11 +133,11 @@ def npu_nms_with_mask(input: Tensor, iou_threshold: float) -> tuple[Tensor, Tens
     )
     count = input.shape[0]
     boxes, scores = input[:, :4].unsqueeze(0), input[:, 4].unsqueeze(0)
-    kept, found = order(boxes, scores, float(iou_threshold), float("-inf"), count)
-    places = torch.arange(count, device=input.device, dtype=torch.int32)
+    kept, counts = order(boxes, scores, float(iou_threshold), float("-inf"), count)
+    positions = torch.arange(count, device=input.device, dtype=torch.int32)
     mask = torch.zeros(count + 1, dtype=torch.uint8, device=input.device)
-    mask = mask.index_fill(0, torch.where(places < found, kept[0], count).long(), 1)
-    return input[:, :5].clone(), places, mask[:count]
+    mask = mask.index_fill(0, torch.where(positions < counts, kept[0], count).long(), 1)
+    return input[:, :5].clone(), positions, mask[:count]
 
 
 def _batch_boxes(boxes: Tensor, scores: Tensor, transposed: bool) -> Tensor:
@@ -169,16 +176,16 @@ def npu_batch_nms(
     boxes = _batch_boxes(self.half(), scores, transpose_box)
     batch, count, classes = scores.shape
     points = scores.half().transpose(1, 2).reshape(batch * classes, count)
-    kept, found = order(boxes, points, iou_threshold, score_threshold, max_size_per_class)
+    kept, counts = order(boxes, points, iou_threshold, score_threshold, max_size_per_class)
     kept = kept.long()
-    there = torch.arange(max_size_per_class, device=self.device) < found.unsqueeze(1)
+    there = torch.arange(max_size_per_class, device=self.device) < counts.unsqueeze(1)
     best = torch.where(there, wide(points).gather(1, kept), float("-inf")).reshape(batch, -1)
     size = min(max_total_size, best.shape[1])
-    values, places = best.topk(size, 1)
+    values, positions = best.topk(size, 1)
     good = values > float("-inf")
     chosen = boxes.gather(1, kept.unsqueeze(-1).expand(-1, -1, 4)).reshape(batch, -1, 4)
-    chosen = chosen.gather(1, places.unsqueeze(-1).expand(-1, -1, 4)).masked_fill(~good.unsqueeze(-1), 0)
-    labels = (places // max_size_per_class).masked_fill(~good, 0).half()
+    chosen = chosen.gather(1, positions.unsqueeze(-1).expand(-1, -1, 4)).masked_fill(~good.unsqueeze(-1), 0)
+    labels = (positions // max_size_per_class).masked_fill(~good, 0).half()
     rest = max_total_size - size
     return (
         torch.nn.functional.pad(chosen, (0, 0, 0, rest)),

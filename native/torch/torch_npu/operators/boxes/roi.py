@@ -66,10 +66,10 @@ def _check_bins(name: str, height: int, width: int) -> None:
 
 def _check_images(name: str, numbers: Tensor, images: int) -> None:
     """Which roi is of an image that is not there. Asked when the gather has failed: before, it would cost a look at the values."""
-    for place, number in enumerate(numbers.tolist()):
+    for roi, number in enumerate(numbers.tolist()):
         require(
             0 <= number < images,
-            f"{name}: roi {place} is of image {number}, and there are {images}; the first column of rois counts them from 0",
+            f"{name}: roi {roi} is of image {number}, and there are {images}; the first column of rois counts them from 0",
             ErrCode.VALUE,
         )
 
@@ -96,12 +96,12 @@ def npu_roi_align(
         columns, column_shares = _neighbours(xs, x_weights, width)
         image = regions[:, 0].long().clamp(-1, images)  # one that is not there stays outside of the table
         first = (image * height * width).reshape(-1, 1, 1, 1, 1)
-        places = first + rows[:, :, None, :, None] * width + columns[:, None, :, None, :]
+        indices = first + rows[:, :, None, :, None] * width + columns[:, None, :, None, :]
         shares = row_shares[:, :, None, :, None] * column_shares[:, None, :, None, :]
     table = wide(self).permute(0, 2, 3, 1).reshape(images * height * width, channels)
     try:
-        found = F.embedding_bag(
-            places.flatten(0, 2).flatten(1),
+        pooled = F.embedding_bag(
+            indices.flatten(0, 2).flatten(1),
             table,
             mode="sum",
             per_sample_weights=shares.flatten(0, 2).flatten(1).to(table.dtype),
@@ -109,7 +109,7 @@ def npu_roi_align(
     except (RuntimeError, IndexError):
         _check_images("npu_roi_align", regions[:, 0], images)
         raise
-    return found.reshape(-1, pooled_height, pooled_width, channels).permute(0, 3, 1, 2).contiguous().to(self.dtype)
+    return pooled.reshape(-1, pooled_height, pooled_width, channels).permute(0, 3, 1, 2).contiguous().to(self.dtype)
 
 
 def npu_roi_alignbk(

@@ -23,9 +23,11 @@ def _crossings(start: Tensor, step: Tensor, bound: Tensor) -> tuple[Tensor, Tens
     """When a point on its way from `start` enters and leaves |coordinate| <= bound, within 0..1."""
     flat = step == 0
     safe = torch.where(flat, torch.ones_like(step), step)
-    one, two = ((-bound - start) / safe).clamp(0, 1), ((bound - start) / safe).clamp(0, 1)
+    at_lower, at_upper = ((-bound - start) / safe).clamp(0, 1), ((bound - start) / safe).clamp(0, 1)
     nothing = torch.zeros_like(step)
-    return torch.where(flat, nothing, torch.minimum(one, two)), torch.where(flat, nothing, torch.maximum(one, two))
+    return torch.where(flat, nothing, torch.minimum(at_lower, at_upper)), torch.where(
+        flat, nothing, torch.maximum(at_lower, at_upper)
+    )
 
 
 def intersection(first: Tensor, second: Tensor) -> Tensor:
@@ -56,13 +58,16 @@ def intersection(first: Tensor, second: Tensor) -> Tensor:
 def _all_pairs(first: Tensor, second: Tensor) -> Tensor:
     """[B, N, 5] and [B, K, 5] to [B, N, K], some rows at a time."""
     rows = max(1, _CHUNK // max(1, second.shape[0] * second.shape[1]))
-    parts = [intersection(part.unsqueeze(2), second.unsqueeze(1)) for part in first.split(rows, 1)]
+    parts = [intersection(part.unsqueeze(2), second.unsqueeze(1)) for part in torch.split(first, rows, 1)]
     return torch.cat(parts, 1)
 
 
 def _check(name: str, boxes: Tensor, query: Tensor) -> None:
-    for word, one in (("self", boxes), ("query_boxes", query)):
-        require(one.dim() == 3 and one.shape[2] == 5, f"{name}: {word} must be [B, n, 5], not {list(one.shape)}")
+    for argument, tensor in (("self", boxes), ("query_boxes", query)):
+        require(
+            tensor.dim() == 3 and tensor.shape[2] == 5,
+            f"{name}: {argument} must be [B, n, 5], not {list(tensor.shape)}",
+        )
     require(boxes.shape[0] == query.shape[0], f"{name}: batches of {boxes.shape[0]} and {query.shape[0]} differ")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar, overload
 
 import torch
 from torch import Tensor
 
-from torch_npu._errors import ErrCode, ops_error
+from torch_npu._errors import ErrCode as ErrCode
+from torch_npu._errors import ops_error
 
 # Codes of `int dtype` arguments: below 256 torch's own numbers, from 256 on those of ACL.
 _ACL = 256
@@ -26,6 +27,11 @@ ACL_TYPES = {
 
 HALF = (torch.float16, torch.bfloat16)
 
+DTypeCode = int | torch.dtype  # what a program writes; our own calls give the dtype itself
+_T = TypeVar("_T")
+Composition = Callable[..., Tensor | tuple[Tensor, ...]]  # of tensors, to one or several
+Cotangents = Tensor | Sequence[Tensor | None] | None  # what a derivative begins with: the gradients of the outputs
+
 
 def require(good: bool, message: str | Callable[[], str], code: ErrCode = ErrCode.PARAM) -> None:
     """The operator's own check: RuntimeError with the line of operators. Where calls are short, `message` is a function: writing one
@@ -34,26 +40,33 @@ def require(good: bool, message: str | Callable[[], str], code: ErrCode = ErrCod
         raise RuntimeError((message if isinstance(message, str) else message()) + ops_error(code))
 
 
+def needed(value: _T | None, message: str | Callable[[], str], code: ErrCode = ErrCode.PARAM) -> _T:
+    """An optional argument without which this call cannot be computed."""
+    require(value is not None, message, code)
+    assert value is not None
+    return value
+
+
 def unsupported(message: str) -> NotImplementedError:
     """An argument that is documented and not computed here."""
     return NotImplementedError(message + ops_error(ErrCode.NOT_SUPPORT))
 
 
-def refuse(name: str, **given: object) -> None:
+def refuse(name: str, **arguments: object) -> None:
     """Documented arguments that are not computed."""
-    for what, value in given.items():
+    for argument, value in arguments.items():
         if value is not None:
-            raise unsupported(f"{name}: {what} is not computed here; leave it out")
+            raise unsupported(f"{name}: {argument} is not computed here; leave it out")
 
 
-def dtype_of(code: int | torch.dtype, name: str = "dtype") -> torch.dtype:
+def dtype_of(code: DTypeCode, name: str = "dtype") -> torch.dtype:
     """The torch dtype behind an integer code."""
     if isinstance(code, torch.dtype):
         return code
-    found = _TORCH_TYPES.get(code) if code < _ACL else ACL_TYPES.get(code - _ACL)
-    if found is None:
+    dtype = _TORCH_TYPES.get(code) if code < _ACL else ACL_TYPES.get(code - _ACL)
+    if dtype is None:
         raise unsupported(f"{name} {code} has no dtype in torch")
-    return found
+    return dtype
 
 
 def check_halves(x: Tensor, dim: int, name: str) -> None:
@@ -82,14 +95,30 @@ def into(out: Tensor, result: Tensor) -> Tensor:
     return out.copy_(result)
 
 
-def gradient(function: Any, grad: Any, *inputs: Tensor) -> Any:
-    """The vector-Jacobian product of a composition with respect to its inputs: what a `_backward` operator answers."""
+def gradient(function: Composition, grad: Cotangents, x: Tensor) -> Tensor:
+    """The vector-Jacobian product of a composition with respect to its input: what a `_backward` operator answers."""
+    return gradients(function, grad, x)[0]
+
+
+@overload
+def gradients(function: Composition, grad: Cotangents, a: Tensor, b: Tensor, /) -> tuple[Tensor, Tensor]: ...
+@overload
+def gradients(
+    function: Composition, grad: Cotangents, a: Tensor, b: Tensor, c: Tensor, /
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def gradients(
+    function: Composition, grad: Cotangents, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, /
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def gradients(function: Composition, grad: Cotangents, /, *inputs: Tensor) -> tuple[Tensor, ...]: ...
+def gradients(function: Composition, grad: Cotangents, /, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """The same with respect to each of several inputs; zeros for one that the composition does not use."""
     with torch.enable_grad():
-        leaves = [one.detach().requires_grad_() for one in inputs]
+        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
         outputs = function(*leaves)
-        found = torch.autograd.grad(outputs, leaves, grad, allow_unused=True)
-    filled = tuple(torch.zeros_like(one) if given is None else given for given, one in zip(found, inputs, strict=True))
-    return filled[0] if len(filled) == 1 else filled
+        grads = torch.autograd.grad(outputs, leaves, grad, allow_unused=True)
+    return tuple(torch.zeros_like(x) if dx is None else dx for dx, x in zip(grads, inputs, strict=True))
 
 
 def wide(x: Tensor) -> Tensor:
@@ -105,5 +134,5 @@ def pack_bits(bits: Tensor) -> Tensor:
 
 def unpack_bits(packed: Tensor) -> Tensor:
     """The bits of bytes as a flat uint8 tensor, the lowest bit of a byte first."""
-    places = torch.arange(8, dtype=torch.uint8, device=packed.device)
-    return ((packed.reshape(-1, 1) >> places) & 1).reshape(-1)
+    shifts = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return ((packed.reshape(-1, 1) >> shifts) & 1).reshape(-1)

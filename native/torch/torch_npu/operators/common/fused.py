@@ -27,9 +27,9 @@ class Kind:
 
 def plain(*tensors: Tensor) -> bool:
     """Whether nothing looks on: no mode, transform, tracer or tensor class that wants to see aten operators, not memory."""
-    for one in tensors:
-        kind = type(one)
-        if (kind is not Tensor and kind is not torch.nn.Parameter) or one.is_meta:
+    for tensor in tensors:
+        kind = type(tensor)
+        if (kind is not Tensor and kind is not torch.nn.Parameter) or tensor.is_meta:
             return False
     return (
         not torch._C._len_torch_dispatch_stack()
@@ -43,10 +43,10 @@ def apply(kind: Kind, inputs: tuple[Tensor, ...], *options: Any) -> tuple[Tensor
     """The outputs in the form that the moment allows."""
     if not plain(*inputs):
         first, *others = kind.compose(inputs, options)
-        return first, *(one.detach() for one in others)
-    if torch.is_grad_enabled() and any(one.requires_grad for one in inputs):
-        found: tuple[Tensor, ...] = _Fused.apply(kind, options, *inputs)  # type: ignore[no-untyped-call]
-        return found
+        return first, *(output.detach() for output in others)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        outputs: tuple[Tensor, ...] = _Fused.apply(kind, options, *inputs)  # type: ignore[no-untyped-call]
+        return outputs
     return kind.forward(inputs, options, False)[0]
 
 
@@ -54,7 +54,7 @@ class _Fused(torch.autograd.Function):
     """Keeps inputs and what is dear to compute again; the composition would keep every temporary."""
 
     @staticmethod
-    def forward(ctx: Any, kind: Kind, options: tuple[Any, ...], *inputs: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(ctx: Any, kind: Kind, options: tuple[Any, ...], *inputs: Tensor) -> tuple[Tensor, ...]:
         outputs, kept = kind.forward(inputs, options, True)
         ctx.kind, ctx.options, ctx.count = kind, options, len(inputs)
         ctx.save_for_backward(*inputs, *kept)
@@ -62,15 +62,15 @@ class _Fused(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_none: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor, *_none: Tensor) -> tuple[Any, ...]:
         saved = ctx.saved_tensors  # once: checkpointing computes them when they are asked for
         inputs, kept = saved[: ctx.count], saved[ctx.count :]
         wanted = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled() or not plain(grad, *inputs):
-            found = _composed(ctx.kind, inputs, grad, wanted, ctx.options)
+            grads = _composed(ctx.kind, inputs, grad, wanted, ctx.options)
         else:
-            found = ctx.kind.backward(inputs, kept, grad, wanted, ctx.options)
-        return (None, None, *found)
+            grads = ctx.kind.backward(inputs, kept, grad, wanted, ctx.options)
+        return (None, None, *grads)
 
 
 def _composed(
@@ -80,6 +80,6 @@ def _composed(
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         first = kind.compose(inputs, options)[0]
-        chosen = [one for one, want in zip(inputs, wanted, strict=True) if want]
-        found = iter(torch.autograd.grad(first, chosen, grad, create_graph=again))
-    return tuple(next(found) if want else None for want in wanted)
+        chosen = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
+        grads = iter(torch.autograd.grad(first, chosen, grad, create_graph=again))
+    return tuple(next(grads) if want else None for want in wanted)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, require, unsupported
+from torch_npu.operators.common.arguments import ErrCode, needed, require, unsupported
 
 ENDS, COUNTS, PAIRS = 0, 1, 2
 
@@ -47,11 +48,11 @@ class GroupList:
 
     def segments(self, size: int) -> list[tuple[int, int, int]]:
         """Group, start and end of each stretch, in order."""
-        numbers = self.values.tolist() if isinstance(self.values, Tensor) else list(self.values)
+        numbers: list[Any] = self.values.tolist() if isinstance(self.values, Tensor) else list(self.values)
         if self.kind == PAIRS:
-            order, counts = [int(one[0]) for one in numbers], [int(one[1]) for one in numbers]
+            order, counts = [int(pair[0]) for pair in numbers], [int(pair[1]) for pair in numbers]
         else:
-            order, counts = list(range(len(numbers))), [int(one) for one in numbers]
+            order, counts = list(range(len(numbers))), [int(count) for count in numbers]
         if self.kind == ENDS:
             counts = [end - start for start, end in pairwise([0, *counts])]
         require(
@@ -75,10 +76,10 @@ def by_rows(rows: int, groups: GroupList, body: Callable[[int, int, int], Tensor
     """body(group, start, end) is the result of these rows; rows that no group has are zero. Where the group list cannot be read every
     group does all rows and its own are taken: the price of a graph whose shapes are known."""
     if readable(groups.values):
-        found = groups.segments(rows)
-        require(len(found) > 0, f"{groups.name}: no groups")
-        parts = [body(*one) for one in found]
-        rest = rows - found[-1][2]
+        segments = groups.segments(rows)
+        require(len(segments) > 0, f"{groups.name}: no groups")
+        parts = [body(*segment) for segment in segments]
+        rest = rows - segments[-1][2]
         if rest:
             parts.append(parts[0].new_zeros(rest, *parts[0].shape[1:]))
         return torch.cat(parts)
@@ -89,8 +90,7 @@ def by_rows(rows: int, groups: GroupList, body: Callable[[int, int, int], Tensor
         if member is None:
             member = groups.member(rows, whole.device).reshape(-1, *([1] * (whole.dim() - 1)))
         result = torch.where(member == group, whole, torch.zeros_like(whole) if result is None else result)
-    require(result is not None, f"{groups.name}: no groups")
-    return result  # type: ignore[return-value]
+    return needed(result, f"{groups.name}: no groups")
 
 
 def by_columns(x: Tensor, weight: Tensor, groups: GroupList) -> list[Tensor]:

@@ -74,7 +74,7 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
         if options.get(what, 0) not in plain:
             raise unsupported(f"{name}: {what} {options[what]}; {' and '.join(map(str, plain))} can be computed")
     refuse(
-        name, **{one: options.get(one) for one in ("activation_scale", "weight_scale", "group_list", "elastic_info", "performance_info")}
+        name, **{option: options.get(option) for option in ("activation_scale", "weight_scale", "group_list", "elastic_info", "performance_info")}
     )  # fmt: skip
 
 
@@ -96,10 +96,10 @@ class Pairs:
         counts = counts.index_add(0, self.ids, torch.ones_like(self.ids))
         starts = counts.cumsum(0) - counts
         order = self.ids.argsort(stable=True)
-        place = torch.zeros_like(order).scatter(0, order, torch.arange(order.shape[0], device=ids.device))
-        self.counts, self.ordinal = counts[:-1], place - starts[self.ids]
+        position = torch.zeros_like(order).scatter(0, order, torch.arange(order.shape[0], device=ids.device))
+        self.counts, self.ordinal = counts[:-1], position - starts[self.ids]
         rank = self.ids.div(plan.local, rounding_mode="floor").clamp(max=plan.ranks - 1)
-        within = place - starts[rank * plan.local]
+        within = position - starts[rank * plan.local]
         if readable(expert_ids):
             require(
                 int(torch.where(self.sent, within, 0).max() if within.numel() else 0) < max(plan.rows, 1),

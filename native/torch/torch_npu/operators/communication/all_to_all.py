@@ -84,7 +84,7 @@ class _Call:
     def __init__(
         self, name: str, x: Tensor, weight: Tensor, hcom: str, size: int, send: Counts, receive: Counts, options: dict[str, Any]
     ) -> None:  # fmt: skip
-        refuse(name, **{one: options.get(one) for one in ("send_counts_tensor", "recv_counts_tensor")})
+        refuse(name, **{option: options.get(option) for option in ("send_counts_tensor", "recv_counts_tensor")})
         check_underived(name, x, weight)
         self.group = Group(name, hcom, size)
         self.weight = _weights(name, weight, options.get("trans_gmm_weight", False), 3)
@@ -104,9 +104,9 @@ def npu_alltoallv_gmm(
     call = _Call(name, gmm_x, gmm_weight, hcom, ep_world_size, send_counts, recv_counts, options)
     _check_rows(name, "send_counts", gmm_x, send_counts)
     rows = by_expert(call.group.all_to_all(gmm_x, call.received, call.sent), recv_counts, call.experts)
-    found = _products(name, rows, call.weight, recv_counts)
+    products = _products(name, rows, call.weight, recv_counts)
     shared = _shared(name, gmm_x, mm_x, mm_weight, trans_mm_weight)
-    return found, shared, rows if permute_out_flag else gmm_x.new_empty(0)
+    return products, shared, rows if permute_out_flag else gmm_x.new_empty(0)
 
 
 def npu_gmm_alltoallv(
@@ -118,9 +118,9 @@ def npu_gmm_alltoallv(
     name = "npu_gmm_alltoallv"
     call = _Call(name, gmm_x, gmm_weight, hcom, ep_world_size, send_counts, recv_counts, options)
     _check_rows(name, "send_counts", gmm_x, send_counts)
-    found = by_rank(_products(name, gmm_x, call.weight, send_counts), send_counts, call.experts)
+    products = by_rank(_products(name, gmm_x, call.weight, send_counts), send_counts, call.experts)
     return (
-        call.group.all_to_all(found, call.received, call.sent),
+        call.group.all_to_all(products, call.received, call.sent),
         _shared(name, gmm_x, mm_x, mm_weight, trans_mm_weight),
     )
 
@@ -139,13 +139,13 @@ def rows_to_columns(name: str, group: Group, x: Tensor) -> Tensor:
         x.dim() == 2 and x.shape[0] % group.size == 0,
         f"{name}: x1 of {tuple(x.shape)} must have two dimensions and rows for {group.size} ranks",
     )
-    return group.all_to_all(x).unflatten(0, (group.size, -1)).transpose(0, 1).flatten(1)
+    return torch.unflatten(group.all_to_all(x), 0, (group.size, -1)).transpose(0, 1).flatten(1)
 
 
 def columns_to_rows(name: str, group: Group, x: Tensor) -> Tensor:
     """[rows, columns] of each rank to [rows * ranks, columns / ranks]: a rank gets its columns of all, one below the other."""
     require(x.shape[-1] % group.size == 0, f"{name}: {x.shape[-1]} columns cannot be shared by {group.size} ranks")
-    return group.all_to_all(x.unflatten(-1, (group.size, -1)).movedim(-2, 0).flatten(0, 1))
+    return group.all_to_all(torch.unflatten(x, -1, (group.size, -1)).movedim(-2, 0).flatten(0, 1))
 
 
 def npu_all_to_all_matmul(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import refuse, require
+from torch_npu.operators.common.arguments import needed, refuse, require
 from torch_npu.operators.communication._collectives import Group, check_underived
 from torch_npu.operators.communication._routes import Pairs, Plan, arrival, departure, plan_of, rows_to_send, spread
 
@@ -49,14 +49,14 @@ def dispatched(
     def carried(values: Tensor) -> Tensor:
         return plan.group.all_to_all(spread(values, pairs.slots, plan.ranks * plan.rows)).index_select(0, order)
 
-    rows, found = rows_to_send(name, x, pairs, scales, quant_mode, y_dtype)
+    rows, row_scales = rows_to_send(name, x, pairs, scales, quant_mode, y_dtype)
     nothing = x.new_empty(0, dtype=torch.float32)
     numbers = torch.arange(pairs.ids.shape[0], device=x.device)
     rank, there = torch.full_like(numbers, plan.group.rank), torch.ones_like(numbers)
     origin = torch.stack((rank, numbers // plan.choices, numbers % plan.choices, there), 1).to(torch.int32)
     return Dispatched(
         carried(rows),
-        nothing if found is None else carried(found),
+        nothing if row_scales is None else carried(row_scales),
         torch.nn.functional.pad(carried(origin), (0, ASSIST - origin.shape[1])),
         counts,
         nothing if expert_scales is None else carried(expert_scales.float().reshape(-1)),
@@ -81,14 +81,14 @@ def npu_moe_distribute_dispatch_v2(
     check_kind(name, expert_token_nums_type)
     refuse(name, x_dtype=x_dtype, scales_dtype=scales_dtype)
     where = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
-    made = dispatched(name, x, expert_ids, where, scales, x_active_mask, expert_scales, quant_mode, y_dtype, options)
-    return made.rows, made.scales, made.assist.reshape(-1), *_counted(made, expert_token_nums_type), made.weights
+    sent = dispatched(name, x, expert_ids, where, scales, x_active_mask, expert_scales, quant_mode, y_dtype, options)
+    return sent.rows, sent.scales, sent.assist.reshape(-1), *_counted(sent, expert_token_nums_type), sent.weights
 
 
-def _counted(made: Dispatched, kind: int) -> tuple[Tensor, Tensor, Tensor]:
+def _counted(sent: Dispatched, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens of each expert, ep_recv_counts, and tp_recv_counts, which is empty."""
-    sums = made.counts.t().reshape(-1).cumsum(0).to(torch.int32)
-    return made.tokens(kind), sums, sums.new_empty(0)
+    sums = sent.counts.t().reshape(-1).cumsum(0).to(torch.int32)
+    return sent.tokens(kind), sums, sums.new_empty(0)
 
 
 def npu_moe_distribute_dispatch(
@@ -100,8 +100,8 @@ def npu_moe_distribute_dispatch(
     name = "npu_moe_distribute_dispatch"
     check_kind(name, expert_token_nums_type)
     where = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
-    made = dispatched(name, x, expert_ids, where, scales, x_active_mask, expert_scales, quant_mode, None, options)
-    return made.rows, made.scales, made.ordinal, *_counted(made, expert_token_nums_type), made.weights
+    sent = dispatched(name, x, expert_ids, where, scales, x_active_mask, expert_scales, quant_mode, None, options)
+    return sent.rows, sent.scales, sent.ordinal, *_counted(sent, expert_token_nums_type), sent.weights
 
 
 def check_combine(name: str, plan: Plan, expand_x: Tensor, expert_scales: Tensor | None = None) -> None:
@@ -123,7 +123,7 @@ def pair_rows(back: Tensor, pairs: Pairs) -> Tensor:
 
 
 def summed(rows: Tensor, expert_scales: Tensor, shared_expert_x: Tensor | None, dtype: torch.dtype) -> Tensor:
-    total = (rows.unflatten(0, expert_scales.shape) * expert_scales.float().unsqueeze(-1)).sum(1)
+    total = (torch.unflatten(rows, 0, expert_scales.shape) * expert_scales.float().unsqueeze(-1)).sum(1)
     if shared_expert_x is not None:
         total = total + shared_expert_x.float().reshape(total.shape)
     return total.to(dtype)
@@ -149,16 +149,19 @@ def npu_moe_distribute_combine_v2(
         f"{name}: ep_send_counts must be the {plan.experts} ep_recv_counts of dispatch, not {tuple(ep_send_counts.shape)}",
     )
     refuse(
-        name, **{one: options.get(one) for one in ("const_expert_alpha_1", "const_expert_alpha_2", "const_expert_v")}
+        name,
+        **{
+            option: options.get(option) for option in ("const_expert_alpha_1", "const_expert_alpha_2", "const_expert_v")
+        },
     )
     pairs = Pairs(name, plan, expert_ids, x_active_mask)
     slots = departure(plan, ep_send_counts.long())
     rows = pair_rows(plan.group.all_to_all(spread(expand_x, slots, plan.ranks * plan.rows)), pairs)
     if copy_expert_num:
-        require(ori_x is not None, f"{name}: copy experts need ori_x, the tokens themselves")
+        tokens = needed(ori_x, f"{name}: copy experts need ori_x, the tokens themselves")
         first = moe_expert_num + zero_expert_num
         copied = ((expert_ids >= first) & (expert_ids < first + copy_expert_num)).reshape(-1, 1)
-        rows = torch.where(copied, ori_x.float().index_select(0, pairs.tokens), rows)  # type: ignore[union-attr]
+        rows = torch.where(copied, tokens.float().index_select(0, pairs.tokens), rows)
     return summed(rows, expert_scales, shared_expert_x, expand_x.dtype)
 
 
@@ -182,10 +185,10 @@ def npu_moe_distribute_combine_add_rms_norm(
     combined = npu_moe_distribute_combine_v2(
         expand_x, expert_ids, expand_idx, ep_send_counts, expert_scales, *args, **options
     )
-    found: tuple[Tensor, Tensor, Tensor] = torch.ops.npu.npu_add_rms_norm(
+    normed: tuple[Tensor, Tensor, Tensor] = torch.ops.npu.npu_add_rms_norm(
         combined.reshape(residual_x.shape), residual_x, gamma, norm_eps
     )
-    return found
+    return normed
 
 
 def _npu_distribute_barrier(

@@ -28,13 +28,13 @@ def npu_moe_distribute_dispatch_setup(
     """The rows that arrived, expand_idx, comm_cmd_info."""
     name = "npu_moe_distribute_dispatch_setup"
     where = (group_ep, ep_world_size, ep_rank_id, moe_expert_num)
-    made = dispatched(name, x, expert_ids, where, scales, x_active_mask, None, quant_mode, y_dtype, options)
+    sent = dispatched(name, x, expert_ids, where, scales, x_active_mask, None, quant_mode, y_dtype, options)
     info = (
-        made.assist[:, :_ORIGIN].reshape(-1),
-        made.scales.view(torch.int32),
-        made.counts.sum(0).to(torch.int32),
+        sent.assist[:, :_ORIGIN].reshape(-1),
+        sent.scales.view(torch.int32),
+        sent.counts.sum(0).to(torch.int32),
     )
-    return made.rows, made.ordinal, torch.cat(info)
+    return sent.rows, sent.ordinal, torch.cat(info)
 
 
 def npu_moe_distribute_dispatch_teardown(
@@ -68,8 +68,8 @@ def _slots(plan: Plan, assist: Tensor) -> Tensor:
     rank, there = assist[:, 0].long(), assist[:, 3] > 0
     ranks = torch.arange(plan.ranks, device=assist.device)
     mine = (rank.unsqueeze(1) == ranks) & there.unsqueeze(1)
-    place = (mine.long().cumsum(0) - 1).gather(1, rank.clamp(0, plan.ranks - 1).unsqueeze(1)).squeeze(1)
-    return torch.where(there, rank * plan.rows + place, plan.ranks * plan.rows)
+    position = (mine.long().cumsum(0) - 1).gather(1, rank.clamp(0, plan.ranks - 1).unsqueeze(1)).squeeze(1)
+    return torch.where(there, rank * plan.rows + position, plan.ranks * plan.rows)
 
 
 def npu_moe_distribute_combine_setup(

@@ -50,8 +50,8 @@ def npu_all_gather_base_mm(
         f"{name}: gather_index is 0 for the first factor or 1 for the second, not {gather_index}",
     )
     whole = Group(name, hcom, world_size).all_gather((self, x2)[gather_index])
-    found = multiplied(name, whole, x2, bias) if gather_index == 0 else multiplied(name, self, whole, bias)
-    return found, whole if gather_output else self.new_empty(0)
+    product = multiplied(name, whole, x2, bias) if gather_index == 0 else multiplied(name, self, whole, bias)
+    return product, whole if gather_output else self.new_empty(0)
 
 
 def npu_mm_reduce_scatter_base(
@@ -70,8 +70,8 @@ def npu_mm_reduce_scatter_base(
     name = "npu_mm_reduce_scatter_base"
     check_call(name, (self, x2), quantised, comm_turn, reduce_op)
     group = Group(name, hcom, world_size)
-    found = multiplied(name, self, x2, bias)
+    product = multiplied(name, self, x2, bias)
     require(
-        found.shape[0] % group.size == 0, f"{name}: {found.shape[0]} rows cannot be scattered to {group.size} ranks"
+        product.shape[0] % group.size == 0, f"{name}: {product.shape[0]} rows cannot be scattered to {group.size} ranks"
     )
-    return group.reduce_scatter(found)
+    return group.reduce_scatter(product)

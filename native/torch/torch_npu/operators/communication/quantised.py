@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import dtype_of, refuse, require, unsupported
+from torch_npu.operators.common.arguments import dtype_of, needed, refuse, require, unsupported
 from torch_npu.operators.communication._collectives import Group, check_underived
 from torch_npu.operators.communication.all_to_all import check_axes, columns_to_rows, rows_to_columns
 from torch_npu.operators.quantisation.core import dynamic, target_of
@@ -23,12 +23,12 @@ _CHANNEL, _TOKEN, _FOUND = 2, 3, 7
 def _product(
     name: str, x1: Tensor, x2: Tensor, x1_scale: Tensor | None, x2_scale: Tensor | None, options: dict[str, Any]
 ) -> Tensor:
-    require(x2_scale is not None, f"{name}: x2_scale is needed to make numbers of the sums")
+    scale = needed(x2_scale, f"{name}: x2_scale is needed to make numbers of the sums")
     y_dtype = options.get("y_dtype")
     output = torch.float32 if y_dtype is None else dtype_of(y_dtype, "y_dtype")
     require(output.is_floating_point, f"{name}: y_dtype must be a floating point type, not {output}")
     return npu_quant_matmul(
-        x1, x2, x2_scale, pertoken_scale=x1_scale, bias=options.get("bias"), output_dtype=output,  # type: ignore[arg-type]
+        x1, x2, scale, pertoken_scale=x1_scale, bias=options.get("bias"), output_dtype=output,
         x1_dtype=options.get("x1_dtype"), x2_dtype=options.get("x2_dtype"), pertoken_scale_dtype=options.get("x1_scale_dtype"),
         scale_dtype=options.get("x2_scale_dtype"), group_sizes=options.get("group_sizes"),
     )  # fmt: skip
@@ -50,7 +50,7 @@ def _check_modes(name: str, options: dict[str, Any], first: int) -> None:
         if options.get(what) not in (None, plain):
             raise unsupported(f"{name}: {what} {options[what]}; {plain} can be computed")
     absent = ("common_scale", "x1_offset", "x2_offset", "comm_quant_dtype", "output_scale_dtype", "comm_scale_dtype")
-    refuse(name, **{one: options.get(one) for one in absent})
+    refuse(name, **{option: options.get(option) for option in absent})
 
 
 def npu_all_gather_quant_mm(
@@ -64,8 +64,8 @@ def npu_all_gather_quant_mm(
     group = Group(name, hcom, world_size)
     whole = group.all_gather(self)
     scale = x1_scale if x1_scale is None or x1_scale.numel() == 1 else group.all_gather(x1_scale)
-    found = _product(name, whole, x2, scale, x2_scale, options)
-    return found, whole if gather_output else self.new_empty(0), found.new_empty(0, dtype=torch.float32)
+    product = _product(name, whole, x2, scale, x2_scale, options)
+    return product, whole if gather_output else self.new_empty(0), product.new_empty(0, dtype=torch.float32)
 
 
 def npu_quant_mm_reduce_scatter(
@@ -78,8 +78,8 @@ def npu_quant_mm_reduce_scatter(
     require(reduce_op == "sum", f"{name}: reduce_op must be 'sum', not {reduce_op!r}")
     group = Group(name, hcom, world_size)
     require(self.shape[0] % group.size == 0, f"{name}: {self.shape[0]} rows cannot be scattered to {group.size} ranks")
-    found = group.reduce_scatter(_product(name, self, x2, x1_scale, x2_scale, options))
-    return found, found.new_empty(0, dtype=torch.float32)
+    product = group.reduce_scatter(_product(name, self, x2, x1_scale, x2_scale, options))
+    return product, product.new_empty(0, dtype=torch.float32)
 
 
 def npu_all_to_all_quant_matmul(
@@ -98,8 +98,8 @@ def npu_all_to_all_quant_matmul(
     smooth = options.pop("x1_scale", None)
     target = target_of(x2.dtype if x1_quant_dtype is None else x1_quant_dtype, name)
     values, scale = dynamic(moved if smooth is None else moved.float() * smooth.float(), target)
-    found = _product(name, values, x2, scale, x2_scale, options)
-    return found, moved if all2all_out_flag else x1.new_empty(0)
+    product = _product(name, values, x2, scale, x2_scale, options)
+    return product, moved if all2all_out_flag else x1.new_empty(0)
 
 
 def npu_quant_matmul_all_to_all(
@@ -128,5 +128,5 @@ def npu_quant_matmul_all_to_all(
         "bias": bias, "group_sizes": group_sizes, "x1_dtype": x1_dtype, "x2_dtype": x2_dtype, "y_dtype": y_dtype,
         "x1_scale_dtype": x1_scale_dtype, "x2_scale_dtype": x2_scale_dtype,
     }  # fmt: skip
-    found = _product(name, x1, x2, x1_scale, x2_scale, options)
-    return columns_to_rows(name, Group(name, hcom, world_size), found)
+    product = _product(name, x1, x2, x1_scale, x2_scale, options)
+    return columns_to_rows(name, Group(name, hcom, world_size), product)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import require, unsupported
+from torch_npu.operators.common.arguments import needed, unsupported
 from torch_npu.operators.common.groups import COUNTS, GroupList, by_columns, by_rows
 from torch_npu.operators.experts.grouped import Options, matrices_of, pick, stacked
 from torch_npu.operators.quantisation.core import dynamic, product, target_of, unpack_weight
@@ -29,12 +31,12 @@ def npu_grouped_matmul_add_(
     if not transpose_x or transpose_weight or group_type != 2:
         raise unsupported(f"{name}: x transposed, weight not, and group_type 2 are there")
     groups = GroupList(group_list, group_list_type or 0, group_list.shape[0], name)
-    found = torch.stack(by_columns(x.float().t(), weight.float(), groups))
-    return self.add_(found.reshape(self.shape).to(self.dtype))
+    products = torch.stack(by_columns(x.float().t(), weight.float(), groups))
+    return self.add_(products.reshape(self.shape).to(self.dtype))
 
 
-def npu_grouped_matmul_add(self: Tensor, x: Tensor, weight: Tensor, group_list: Tensor, **options: object) -> Tensor:
-    return npu_grouped_matmul_add_(self.clone(), x, weight, group_list, **options)  # type: ignore[arg-type]
+def npu_grouped_matmul_add(self: Tensor, x: Tensor, weight: Tensor, group_list: Tensor, **options: Any) -> Tensor:
+    return npu_grouped_matmul_add_(self.clone(), x, weight, group_list, **options)
 
 
 def npu_grouped_matmul_swiglu_quant(
@@ -57,27 +59,15 @@ def npu_grouped_matmul_swiglu_quant(
 
 
 def npu_grouped_matmul_swiglu_quant_v2(
-    x: Tensor,
-    weight: list[Tensor],
-    weight_scale: list[Tensor],
-    x_scale: Tensor,
-    group_list: Tensor,
-    *,
-    smooth_scale: Tensor | None = None,
-    weight_assist_matrix: list[Tensor] | None = None,
-    bias: Tensor | None = None,
-    dequant_mode: int | None = 0,
-    dequant_dtype: int | None = 0,
-    quant_mode: int | None = 0,
-    quant_dtype: int | None = 1,
-    group_list_type: int | None = 0,
-    tuning_config: list[int] | None = None,  # a hint about sizes to a kernel that tiles
-    x_dtype: int | None = None,
-    weight_dtype: int | None = None,
-    weight_scale_dtype: int | None = None,
+    x: Tensor, weight: list[Tensor], weight_scale: list[Tensor], x_scale: Tensor, group_list: Tensor, *,
+    smooth_scale: Tensor | None = None, weight_assist_matrix: list[Tensor] | None = None, bias: Tensor | None = None,
+    dequant_mode: int | None = 0, dequant_dtype: int | None = 0, quant_mode: int | None = 0,
+    quant_dtype: int | None = 1, group_list_type: int | None = 0, tuning_config: list[int] | None = None,
+    x_dtype: int | None = None, weight_dtype: int | None = None, weight_scale_dtype: int | None = None,
     x_scale_dtype: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The first half of a row goes through silu. Weights with a scale for each output, results with one for each row."""
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The first half of a row goes through silu. Weights with a scale for each output, results with one for each row. tuning_config is a
+    hint about sizes to a kernel that tiles."""
     name = "npu_grouped_matmul_swiglu_quant_v2"
     check_types(
         name, x_dtype=x_dtype, weight_dtype=weight_dtype, weight_scale=weight_scale_dtype, x_scale=x_scale_dtype
@@ -107,36 +97,22 @@ def npu_grouped_matmul_swiglu_quant_v2(
 
 
 def npu_grouped_matmul_finalize_routing(
-    x: Tensor,
-    w: Tensor,
-    group_list: Tensor,
-    *,
-    scale: Tensor | None = None,
-    bias: Tensor | None = None,
-    offset: Tensor | None = None,
-    pertoken_scale: Tensor | None = None,
-    shared_input: Tensor | None = None,
-    logit: Tensor | None = None,
-    row_index: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    shared_input_weight: float | None = 1.0,
-    shared_input_offset: int | None = 0,
-    output_bs: int | None = 0,
-    group_list_type: int | None = 1,
-    tuning_config: list[int] | None = None,  # a hint about sizes to a kernel that tiles
-    x_dtype: int | None = None,
-    w_dtype: int | None = None,
-    scale_dtype: int | None = None,
-    pertoken_scale_dtype: int | None = None,
-) -> Tensor:
-    """Row r of the product, times its logit, is added to row row_index[r] of the result; the shared input from its offset on."""
+    x: Tensor, w: Tensor, group_list: Tensor, *, scale: Tensor | None = None, bias: Tensor | None = None,
+    offset: Tensor | None = None, pertoken_scale: Tensor | None = None, shared_input: Tensor | None = None,
+    logit: Tensor | None = None, row_index: Tensor | None = None, dtype: torch.dtype | None = None,
+    shared_input_weight: float | None = 1.0, shared_input_offset: int | None = 0, output_bs: int | None = 0,
+    group_list_type: int | None = 1, tuning_config: list[int] | None = None, x_dtype: int | None = None,
+    w_dtype: int | None = None, scale_dtype: int | None = None, pertoken_scale_dtype: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Row r of the product, times its logit, is added to row row_index[r] of the result; the shared input from its offset on.
+    tuning_config is a hint about sizes to a kernel that tiles."""
     name = "npu_grouped_matmul_finalize_routing"
     check_types(name, x_dtype=x_dtype, w_dtype=w_dtype, scale_dtype=scale_dtype, pertoken=pertoken_scale_dtype)
     if offset is not None or (bias is not None and w.dtype == torch.int32):
         raise unsupported(f"{name}: offset, and the bias of packed int4 weights, which corrects for an offset")
-    require(row_index is not None, f"{name}: row_index says where each row goes and must be given")
-    tables = [None if one is None else [one] for one in (bias, scale, None, None, pertoken_scale)]
-    options = Options(w.dim() == 3, *tables, act_type=0, output=torch.float32)
+    targets = needed(row_index, f"{name}: row_index says where each row goes and must be given").reshape(-1).long()
+    biases, scales, row_scales = (None if table is None else [table] for table in (bias, scale, pertoken_scale))
+    options = Options(w.dim() == 3, biases, scales, None, None, row_scales, act_type=0, output=torch.float32)
     matrices = matrices_of([w])
 
     def rows_of(group: int, start: int, end: int) -> Tensor:
@@ -146,7 +122,7 @@ def npu_grouped_matmul_finalize_routing(
     rows = by_rows(x.shape[0], GroupList(group_list, kind, len(matrices), name), rows_of)
     if logit is not None:
         rows = rows * logit.float().reshape(-1, 1)
-    result = rows.new_zeros(output_bs or x.shape[0], rows.shape[1]).index_add(0, row_index.reshape(-1).long(), rows)
+    result = rows.new_zeros(output_bs or x.shape[0], rows.shape[1]).index_add(0, targets, rows)
     if shared_input is not None:
         start = shared_input_offset or 0
         part = (1.0 if shared_input_weight is None else shared_input_weight) * shared_input.float()

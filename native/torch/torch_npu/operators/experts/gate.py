@@ -16,15 +16,15 @@ def _normal(x: Tensor, norm_type: int) -> Tensor:
 
 def _weights(scores: Tensor, chosen: Tensor, renorm: int, norm_type: int, factor: float, eps: float) -> Tensor:
     """The scores of the chosen experts; those of a sigmoid, or with renorm, are made to sum to one."""
-    found = scores.gather(-1, chosen)
+    weights = scores.gather(-1, chosen)
     if renorm == 1 or norm_type == _SIGMOID:
-        found = found / (found.sum(-1, keepdim=True) + eps)
-    return found * factor
+        weights = weights / (weights.sum(-1, keepdim=True) + eps)
+    return weights * factor
 
 
 def _within_groups(scores: Tensor, k_group: int, group_count: int, mode: int) -> Tensor:
     """Scores of the groups whose largest (mode 0), or two largest together (mode 1), stand out; the others can not be chosen."""
-    grouped = scores.unflatten(-1, (group_count, -1))
+    grouped = torch.unflatten(scores, -1, (group_count, -1))
     value = grouped.amax(-1) if mode == 0 else grouped.topk(2, -1).values.sum(-1)
     best = value.topk(k_group, -1).indices
     open_ = torch.zeros_like(value, dtype=torch.bool).scatter(-1, best, True)

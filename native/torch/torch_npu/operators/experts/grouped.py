@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import HALF, dtype_of, require, unsupported
+from torch_npu.operators.common.arguments import HALF, dtype_of, needed, require, unsupported
 from torch_npu.operators.common.groups import GroupList, by_columns, by_rows, readable
 from torch_npu.operators.quantisation.core import FLOAT8, product, unpack_weight
 from torch_npu.operators.quantisation.matmul import antiquantised, as_output, check_types, scaled
 
 _NAME = "npu_grouped_matmul"
 _NONE, _ROWS, _INNER = -1, 0, 2
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[int, Callable[[Tensor], Tensor] | None] = {
     0: None,
     1: F.relu,
     2: lambda x: F.gelu(x, approximate="tanh"),
@@ -63,10 +65,9 @@ class Options:
 
     def _numbers(self, weight: Tensor, number: int) -> Tensor:
         """Tables with rows have one for each group of the inner dimension."""
-        tables = [pick(one, number, self.stacked) for one in (self.antiquant_scale, self.antiquant_offset)]
-        scale = tables[0]
-        size = 0 if scale is None or scale.dim() < 2 else weight.shape[-2] // scale.shape[-2]
-        return antiquantised(weight, scale, tables[1], size, _NAME)  # type: ignore[arg-type]
+        scale = needed(pick(self.antiquant_scale, number, self.stacked), f"{_NAME}: antiquant_scale")
+        size = 0 if scale.dim() < 2 else weight.shape[-2] // scale.shape[-2]
+        return antiquantised(weight, scale, pick(self.antiquant_offset, number, self.stacked), size, _NAME)
 
     def _integers(
         self, x: Tensor, weight: Tensor, scale: Tensor | None, pertoken: Tensor | None, bias: Tensor | None
@@ -75,14 +76,13 @@ class Options:
         output = torch.int8 if self.output is None else self.output
         if output == torch.int32:
             return sums if bias is None else sums + bias
-        require(
-            scale is not None,
-            f"{_NAME}: a product of {x.dtype} needs scale to be {output}; output_dtype int32 needs none",
+        factor = needed(
+            scale, f"{_NAME}: a product of {x.dtype} needs scale to be {output}; output_dtype int32 needs none"
         )
         if output == torch.int8:
             require(self.act_type == 0, f"{_NAME}: an activation (act_type {self.act_type}) needs a float output_dtype")
-            return as_output(sums, scale, None, pertoken, bias, output)  # type: ignore[arg-type]
-        return self._finish(scaled(sums, scale, pertoken, bias), output)
+            return as_output(sums, factor, None, pertoken, bias, output)
+        return self._finish(scaled(sums, factor, pertoken, bias), output)
 
     def _finish(self, values: Tensor, dtype: torch.dtype) -> Tensor:
         activation = _ACTIVATIONS[self.act_type]
@@ -112,9 +112,9 @@ def _separate(x: list[Tensor], weight: list[Tensor], options: Options) -> list[T
     matrices = matrices_of(weight) if len(x) > 1 else list(weight)
     require(len(x) == len(matrices), f"{_NAME}: {len(x)} inputs and {len(matrices)} weights")
     start, results = 0, []
-    for number, (one, matrix) in enumerate(zip(x, matrices, strict=True)):
-        results.append(options.single(one, matrix, number, slice(start, start + one.shape[0])))
-        start += one.shape[0]
+    for number, (rows, matrix) in enumerate(zip(x, matrices, strict=True)):
+        results.append(options.single(rows, matrix, number, slice(start, start + rows.shape[0])))
+        start += rows.shape[0]
     return results
 
 
@@ -128,7 +128,7 @@ def _split_rows(x: Tensor, weight: list[Tensor], groups: GroupList, options: Opt
         return [by_rows(x.shape[0], groups, rows_of)]
     if not readable(groups.values):
         raise unsupported(f"{_NAME}: a list of outputs in a graph, whose sizes group_list decides; split_item 2 or 3")
-    return [rows_of(*one) for one in groups.segments(x.shape[0])]
+    return [rows_of(*segment) for segment in groups.segments(x.shape[0])]
 
 
 def _split_inner(x: list[Tensor], weight: list[Tensor], groups: GroupList | None, options: Options) -> list[Tensor]:
@@ -136,7 +136,7 @@ def _split_inner(x: list[Tensor], weight: list[Tensor], groups: GroupList | None
         raise unsupported(f"{_NAME}: quantised factors or a bias with a split inner dimension (group_type 2)")
     if groups is None or len(x) > 1 or len(weight) > 1:
         return _separate(x, weight, options)
-    return [options._finish(one, x[0].dtype) for one in by_columns(x[0], weight[0], groups)]
+    return [options._finish(product, x[0].dtype) for product in by_columns(x[0], weight[0], groups)]
 
 
 def _grouped(
@@ -158,13 +158,13 @@ def _grouped(
         count = len(group_list) if len(weight) == 1 and weight[0].dim() == 2 else len(matrices_of(weight))
         groups = GroupList(group_list, group_list_type, count, _NAME)
     if kind == _INNER:
-        found = _split_inner(x, weight, groups, options)
-        return [torch.stack(found)] if together else found
+        products = _split_inner(x, weight, groups, options)
+        return [torch.stack(products)] if together else products
     if kind == _ROWS and len(x) == 1:
-        require(groups is not None, f"{_NAME}: group_type 0 with one input needs group_list")
-        return _split_rows(x[0], weight, groups, options, together)  # type: ignore[arg-type]
-    found = _separate(x, weight, options)
-    return [torch.cat(found)] if together else found
+        row_groups = needed(groups, f"{_NAME}: group_type 0 with one input needs group_list")
+        return _split_rows(x[0], weight, row_groups, options, together)
+    products = _separate(x, weight, options)
+    return [torch.cat(products)] if together else products
 
 
 def npu_grouped_matmul(
@@ -199,11 +199,12 @@ def npu_grouped_matmul(
     if offset or activation_input or activation_quant_scale or activation_quant_offset:
         raise unsupported(f"{_NAME}: offset and activation_*; act_type is there")
     output = None if output_dtype is None else dtype_of(output_dtype, "output_dtype")
-    tables = (bias, scale, antiquant_scale, antiquant_offset, per_token_scale)
-    options = Options(stacked(weight), *(one or None for one in tables), act_type=act_type or 0, output=output)
+    options = Options(
+        stacked(weight), bias, scale, antiquant_scale, antiquant_offset, per_token_scale, act_type or 0, output
+    )
     return _grouped(x, weight, options, group_list, split_item or 0, group_type, group_list_type or 0)
 
 
-def npu_grouped_matmul__List(x: list[Tensor], weight: list[Tensor], **options: object) -> list[Tensor]:
+def npu_grouped_matmul__List(x: list[Tensor], weight: list[Tensor], **options: Any) -> list[Tensor]:
     """group_list as numbers."""
-    return npu_grouped_matmul(x, weight, **options)  # type: ignore[arg-type]
+    return npu_grouped_matmul(x, weight, **options)

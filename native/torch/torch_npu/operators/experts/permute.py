@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, require, unsupported, wide
+from torch_npu.operators.common.arguments import ErrCode, needed, require, unsupported, wide
 
 
 def _check_padded(padded_mode: bool, name: str) -> None:
@@ -130,8 +130,8 @@ def npu_moe_token_unpermute_grad_v2(
     to_rows = rows.index_add(0, target, weighted)[:-1].to(permuted_tokens_dtype)
     if probs is None:
         return to_rows, spread.new_empty(0)
-    require(permuted_tokens is not None, f"{name}: the gradient of probs needs permuted_tokens")
-    taken = wide(permuted_tokens)[torch.where(there, places, 0)] * there.unsqueeze(-1)  # type: ignore[arg-type]
+    tokens = needed(permuted_tokens, f"{name}: the gradient of probs needs permuted_tokens")
+    taken = wide(tokens)[torch.where(there, places, 0)] * there.unsqueeze(-1)
     return to_rows, (taken * spread).sum(-1).reshape(probs.shape).to(probs.dtype)
 
 
@@ -154,8 +154,7 @@ def _mapped(routing_map: Tensor, num_out_tokens: int | None, drop_and_pad: bool,
     tokens, experts = routing_map.shape
     chosen = routing_map.t().bool()
     if drop_and_pad:
-        require(bool(num_out_tokens), f"{name}: drop_and_pad needs num_out_tokens")
-        capacity = num_out_tokens // experts  # type: ignore[operator]
+        capacity = needed(num_out_tokens or None, f"{name}: drop_and_pad needs num_out_tokens") // experts
         order = chosen.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :capacity].reshape(-1)
         return order, torch.arange(experts, device=order.device).repeat_interleave(min(capacity, tokens))
     if num_out_tokens:  # the number is told: no need to read the map
@@ -221,8 +220,8 @@ def _npu_moe_token_unpermute_with_routing_map(
     rows = wide(permuted_tokens)
     weights = permuted_tokens.new_empty(0)
     if probs is not None:
-        require(routing_map is not None, f"{name}: probs need routing_map, which says whose they are")
-        token, expert = _mapped(routing_map, len(sorted_indices), drop_and_pad, name)  # type: ignore[arg-type]
+        routes = needed(routing_map, f"{name}: probs need routing_map, which says whose they are")
+        token, expert = _mapped(routes, len(sorted_indices), drop_and_pad, name)
         weights = probs[token, expert]
         rows = rows * wide(weights).unsqueeze(-1)
     result = rows.new_zeros(restore_shape).index_add(0, sorted_indices.long(), rows)
@@ -264,13 +263,11 @@ def npu_moe_token_unpermute_with_routing_map_grad(
     grad = wide(unpermuted_tokens_grad)[token]
     if probs is None:
         return grad.to(unpermuted_tokens_grad.dtype), grad.new_empty(0)
-    require(
-        routing_map is not None and permuted_tokens is not None,
-        f"{name}: the gradient of probs needs routing_map and permuted_tokens",
-    )
-    _, expert = _mapped(routing_map, len(token), drop_and_pad, name)  # type: ignore[arg-type]
+    message = f"{name}: the gradient of probs needs routing_map and permuted_tokens"
+    routes, rows = needed(routing_map, message), needed(permuted_tokens, message)
+    _, expert = _mapped(routes, len(token), drop_and_pad, name)
     weights = wide(probs[token, expert]).unsqueeze(-1)
     flat = token * probs.shape[1] + expert
-    each = (wide(permuted_tokens) * grad).sum(-1)  # type: ignore[arg-type]
+    each = (wide(rows) * grad).sum(-1)
     to_probs = each.new_zeros(probs.numel()).index_add(0, flat, each).reshape(probs.shape)
     return (grad * weights).to(unpermuted_tokens_grad.dtype), to_probs.to(probs.dtype)

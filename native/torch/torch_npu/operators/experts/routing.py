@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, require, unsupported, wide
+from torch_npu.operators.common.arguments import ErrCode, needed, require, unsupported, wide
 from torch_npu.operators.quantisation.core import dynamic, static, target_of
 
 _DROPLESS, _CAPACITY = 0, 1
@@ -54,10 +54,10 @@ def _capacity(experts: Tensor, order: Tensor, count: int, capacity: int) -> tupl
     starts = torch.searchsorted(experts, torch.arange(count + 1, device=experts.device))
     slot = torch.arange(len(experts), device=experts.device) - starts[experts.clamp(0, count)]
     good = (slot < capacity) & (experts < count)
-    place = torch.where(good, experts * capacity + slot, torch.full_like(slot, -1))
+    target = torch.where(good, experts * capacity + slot, torch.full_like(slot, -1))
     filling = torch.full((count * capacity + 1,), -1, dtype=torch.long, device=experts.device)
-    filling = filling.scatter(0, torch.where(good, place, torch.full_like(place, count * capacity)), order)
-    return place, filling[:-1]
+    filling = filling.scatter(0, torch.where(good, target, torch.full_like(target, count * capacity)), order)
+    return target, filling[:-1]
 
 
 def _quantised_rows(
@@ -65,8 +65,8 @@ def _quantised_rows(
 ) -> tuple[Tensor, Tensor]:
     target = target_of(torch.int8, name)
     if mode == 0:
-        require(scale is not None, f"{name}: a static quantisation (quant_mode 0) needs scale")
-        return static(rows, scale, offset, target), rows.new_empty(0, dtype=torch.float32)  # type: ignore[arg-type]
+        factor = needed(scale, f"{name}: a static quantisation (quant_mode 0) needs scale")
+        return static(rows, factor, offset, target), rows.new_empty(0, dtype=torch.float32)
     values = rows.float()
     if scale is not None:
         table = scale.float().reshape(-1, rows.shape[-1])
@@ -107,13 +107,13 @@ def npu_moe_init_routing_v2(
     flat = expert_idx.reshape(-1).long() - begin
     flat = torch.where((flat >= 0) & (flat < count), flat, torch.full_like(flat, count))
     experts, order = flat.sort(stable=True)
-    place, source = _placed(experts, order, count, x.shape[0], (drop_pad_mode, expert_capacity, active_num), name)
-    where = torch.zeros_like(place).scatter(0, order, place) if row_idx_type == 0 else source
-    expanded, found = _expanded(x, flat, source, choices, (scale, offset), quant_mode, name)
+    target, source = _placed(experts, order, count, x.shape[0], (drop_pad_mode, expert_capacity, active_num), name)
+    where = torch.zeros_like(target).scatter(0, order, target) if row_idx_type == 0 else source
+    expanded, row_scales = _expanded(x, flat, source, choices, (scale, offset), quant_mode, name)
     if drop_pad_mode == _CAPACITY:
         expanded = expanded.reshape(count, expert_capacity, -1)
     tokens = _tokens_per_expert(experts, count, expert_tokens_num_type, begin, name)
-    return expanded, where.to(torch.int32), tokens if expert_tokens_num_flag else tokens.new_empty(0), found
+    return expanded, where.to(torch.int32), tokens if expert_tokens_num_flag else tokens.new_empty(0), row_scales
 
 
 def _placed(
@@ -174,7 +174,7 @@ def npu_moe_init_routing_quant(
         expert_tokens_num_mode in (0, 1, 2),
         f"{name}: expert_tokens_num_mode must be from 0 to 2, not {expert_tokens_num_mode}",
     )
-    rows, where, tokens, found = npu_moe_init_routing_v2(
+    rows, where, tokens, row_scales = npu_moe_init_routing_v2(
         x,
         expert_idx,
         scale=scale,
@@ -189,7 +189,7 @@ def npu_moe_init_routing_quant(
     )
     counts = _tokens_per_expert(expert_idx.reshape(-1).long(), expert_num, 1, 0, name).to(torch.int32)
     before = counts if expert_tokens_before_capacity_flag else counts.new_empty(0)
-    return rows, where, tokens.to(torch.int32), before, found
+    return rows, where, tokens.to(torch.int32), before, row_scales
 
 
 def npu_moe_finalize_routing(
@@ -212,17 +212,15 @@ def npu_moe_finalize_routing(
     table = wide(expanded_permuted_rows.reshape(-1, width))
     pairs = expanded_src_to_dst_row.reshape(-1).long()
     require(len(pairs) % choices == 0, f"{name}: {len(pairs)} pairs with {choices} choices for each row", ErrCode.VALUE)
-    places = pairs.reshape(choices, -1).t() if mode in (0, 1) else pairs.reshape(-1, choices)
-    found = table[places.clamp(min=0)] * (places >= 0).unsqueeze(-1).to(table.dtype)
+    sources = pairs.reshape(choices, -1).t() if mode in (0, 1) else pairs.reshape(-1, choices)
+    rows = table[sources.clamp(min=0)] * (sources >= 0).unsqueeze(-1).to(table.dtype)
     if bias is not None:
-        require(
-            export_for_source_row is not None, f"{name}: a bias needs export_for_source_row, the expert of each pair"
-        )
-        added = wide(bias)[export_for_source_row.reshape(-1, choices).long()]  # type: ignore[union-attr]
-        found = found + added * (places >= 0).unsqueeze(-1).to(added.dtype)
+        experts = needed(export_for_source_row, f"{name}: a bias needs export_for_source_row, the expert of each pair")
+        added = wide(bias)[experts.reshape(-1, choices).long()]
+        rows = rows + added * (sources >= 0).unsqueeze(-1).to(added.dtype)
     if scales is not None:
-        found = found * wide(scales).unsqueeze(-1)
-    result = found.sum(1)
+        rows = rows * wide(scales).unsqueeze(-1)
+    result = rows.sum(1)
     for skip in (skip1, skip2):
         if skip is not None:
             result = result + wide(skip)
@@ -293,8 +291,7 @@ def npu_moe_update_expert(
     places = torch.gather(rows, -1, chosen.unsqueeze(-1) + 1).squeeze(-1)
     active = torch.ones_like(expert_ids, dtype=torch.bool)
     if pruning_threshold is not None:
-        require(expert_scales is not None, f"{name}: pruning_threshold needs expert_scales")
-        weight = expert_scales.float()  # type: ignore[union-attr]
+        weight = needed(expert_scales, f"{name}: pruning_threshold needs expert_scales").float()
         active = weight >= pruning_threshold.float() * weight.sum(-1, keepdim=True)
     if active_mask is not None:
         active = active & active_mask.bool().reshape(-1, 1)

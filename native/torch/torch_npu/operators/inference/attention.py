@@ -178,16 +178,16 @@ def _empty_outputs(
     name: str,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Outputs of the right shapes. A paged value of three dimensions, and BSH, hold the width of all heads together."""
-    found = check_layout(layout, LAYOUTS, name)
-    q = to_heads(query, found, heads, f"{name}: query")
-    together = value.dim() == 3 and (paged or found == "BSH")
+    order = check_layout(layout, LAYOUTS, name)
+    q = to_heads(query, order, heads, f"{name}: query")
+    together = value.dim() == 3 and (paged or order == "BSH")
     width = value.shape[-1] // (kv_heads or heads) if together else value.shape[-1]
     if value.dtype == torch.int32:
         width *= 8
     out = q.new_empty(*q.shape[:3], width, dtype=torch.int8 if quantised else query.dtype)
     batch, _, rows, _ = q.shape
-    shape = (1,) if not lse else (rows, heads, 1) if found == "TND" else (batch, heads, rows, 1)
-    return from_heads(out, found).contiguous(), q.new_empty(shape, dtype=torch.float32)
+    shape = (1,) if not lse else (rows, heads, 1) if order == "TND" else (batch, heads, rows, 1)
+    return from_heads(out, order).contiguous(), q.new_empty(shape, dtype=torch.float32)
 
 
 def _npu_fused_infer_attention_score_infer_output(

@@ -71,16 +71,16 @@ def npu_kv_rmsnorm_rope_cache(
     kv: Tensor, gamma: Tensor, cos: Tensor, sin: Tensor, index: Tensor, k_cache: Tensor, ckv_cache: Tensor, **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The caches are written in place, as the product does, and returned."""
-    found = npu_kv_rmsnorm_rope_cache_v2(kv, gamma, cos, sin, index, k_cache, ckv_cache, **options)
-    return k_cache, ckv_cache, *found
+    rows = npu_kv_rmsnorm_rope_cache_v2(kv, gamma, cos, sin, index, k_cache, ckv_cache, **options)
+    return k_cache, ckv_cache, *rows
 
 
 def npu_kv_rmsnorm_rope_cache_v2_functional(
     kv: Tensor, gamma: Tensor, cos: Tensor, sin: Tensor, index: Tensor, k_cache: Tensor, ckv_cache: Tensor, **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     keys, latents = k_cache.clone(), ckv_cache.clone()
-    found = npu_kv_rmsnorm_rope_cache_v2(kv, gamma, cos, sin, index, keys, latents, **options)
-    return *found, keys, latents
+    rows = npu_kv_rmsnorm_rope_cache_v2(kv, gamma, cos, sin, index, keys, latents, **options)
+    return *rows, keys, latents
 
 
 def npu_qkv_rms_norm_rope_cache(
@@ -99,7 +99,7 @@ def npu_qkv_rms_norm_rope_cache(
         ErrCode.VALUE,
     )
     q, k, v = qkv.reshape(batch * rows, heads, width).split_with_sizes(list(head_nums), 1)
-    turn = [one.reshape(-1, 1, width) for one in (cos, sin)]
+    turn = [table.reshape(-1, 1, width) for table in (cos, sin)]
     q = _rotated(_rms(q, q_gamma, epsilon), *turn).flatten(1)
     k = _rotated(_rms(k, k_gamma, epsilon), *turn)
     q_out.copy_(q.view(q_out.shape))
@@ -114,9 +114,9 @@ def npu_qkv_rms_norm_rope_cache_functional(
     qkv: Tensor, q_gamma: Tensor, k_gamma: Tensor, cos: Tensor, sin: Tensor, index: Tensor, q_out: Tensor, k_cache: Tensor,
     v_cache: Tensor, qkv_size: list[int], head_nums: list[int], **options: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    made = [one.clone() for one in (q_out, k_cache, v_cache)]
-    found = npu_qkv_rms_norm_rope_cache(qkv, q_gamma, k_gamma, cos, sin, index, *made, qkv_size, head_nums, **options)
-    return *found, *made
+    q, k, v = q_out.clone(), k_cache.clone(), v_cache.clone()
+    rows = npu_qkv_rms_norm_rope_cache(qkv, q_gamma, k_gamma, cos, sin, index, q, k, v, qkv_size, head_nums, **options)
+    return *rows, q, k, v
 
 
 _PROLOG_QUANT = (
@@ -134,8 +134,8 @@ _PROLOG_MODES = (
 
 
 def _check_prolog(name: str, options: dict[str, object]) -> None:
-    refuse(name, **{one: options.get(one) for one in _PROLOG_QUANT})
-    refuse(name, **{one: options.get(one) or None for one in _PROLOG_MODES})
+    refuse(name, **{option: options.get(option) for option in _PROLOG_QUANT})
+    refuse(name, **{option: options.get(option) or None for option in _PROLOG_MODES})
     refuse(name, qc_qr_scale=None if options.get("qc_qr_scale", 1.0) == 1.0 else options["qc_qr_scale"])
     refuse(name, kc_scale=None if options.get("kc_scale", 1.0) == 1.0 else options["kc_scale"])
 
@@ -153,7 +153,7 @@ def _prolog(
     heads, inner, latent = weight_uk.shape
     rope = sin.shape[-1]
     norm = _rms(x @ weight_dq, gamma_cq, float(options.get("rmsnorm_epsilon_cq", 1e-05)))
-    query = (norm @ weight_uq_qr).unflatten(-1, (heads, inner + rope))
+    query = torch.unflatten(norm @ weight_uq_qr, -1, (heads, inner + rope))
     flat = query[..., :inner].flatten(0, -3)
     lifted = torch.bmm(flat.transpose(0, 1), weight_uk).transpose(0, 1).reshape(*query.shape[:-1], latent)
     query_rope = _interleaved(query[..., inner:], cos.unsqueeze(-2), sin.unsqueeze(-2))
@@ -180,8 +180,8 @@ def npu_mla_prolog(
 
 def npu_mla_prolog_v2(*args: Tensor, **options: Any) -> tuple[Tensor, ...]:
     """The fifth output, the scale of a quantised query, is empty without quantisation."""
-    found = npu_mla_prolog(*args, **options)
-    return *found, found[0].new_empty(0)
+    results = npu_mla_prolog(*args, **options)
+    return *results, results[0].new_empty(0)
 
 
 def npu_mla_prolog_v3(
@@ -198,5 +198,5 @@ def npu_mla_prolog_v3(
 
 
 def npu_mla_prolog_v3_functional(*args: Tensor, **options: Any) -> tuple[Tensor, ...]:
-    caches = [one.clone() for one in args[9:11]]
+    caches = [cache.clone() for cache in args[9:11]]
     return *npu_mla_prolog_v3(*args[:9], *caches, **options), *caches

@@ -22,7 +22,7 @@ def sequence(cache: Tensor, table: Tensor, length: int, heads: int, block_size: 
     blocks = cache.index_select(0, table[:used].to(torch.int64))
     if cache.dim() == 3:
         require(cache.shape[1] == block_size, f"{name}: the cache has blocks of {cache.shape[1]}, not of {block_size}")
-        rows = blocks.unflatten(-1, (heads, -1)).flatten(0, 1)
+        rows = torch.unflatten(blocks, -1, (heads, -1)).flatten(0, 1)
         return rows[:length].transpose(0, 1).unsqueeze(0)
     if cache.dim() == 5:
         blocks = blocks.transpose(2, 3).flatten(3)
@@ -49,7 +49,7 @@ def _valid(slots: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 def write(cache: Tensor, rows: Tensor, slots: Tensor, mode: str, name: str) -> None:
     """Rows [tokens, ...] into a cache at slots; PA_NZ caches are [blocks, row / lane, block_size, lane], others rows one by one."""
     require(cache.dtype == rows.dtype, f"{name}: rows of {rows.dtype} for a cache of {cache.dtype}", ErrCode.TYPE)
-    at, given = _valid(slots, rows)
+    at, valid = _valid(slots, rows)
     if mode == "PA_NZ":
         lane = _LANE_BYTES // cache.element_size()
         require(
@@ -58,25 +58,25 @@ def write(cache: Tensor, rows: Tensor, slots: Tensor, mode: str, name: str) -> N
         )
         size = cache.shape[-2]
         flat = cache.view(cache.shape[0], -1, size, lane)
-        flat[at // size, :, at % size] = given.reshape(given.shape[0], -1, lane)
+        flat[at // size, :, at % size] = valid.reshape(valid.shape[0], -1, lane)
         return
     require(
         mode in ("Norm", "PA", "PA_BSND", "PA_BNSD"),
         f"{name}: cache_mode must be Norm, PA, PA_BSND, PA_BNSD or PA_NZ, not {mode!r}",
         ErrCode.VALUE,
     )
-    width = given.shape[1:].numel()
+    width = valid.shape[1:].numel()
     if mode == "PA_BNSD" and cache.dim() == 4 and cache.shape[1] > 1:
         size = cache.shape[2]
-        cache[at // size, :, at % size] = given.reshape(-1, cache.shape[1], cache.shape[3])
+        cache[at // size, :, at % size] = valid.reshape(-1, cache.shape[1], cache.shape[3])
         return
-    cache.view(-1, width)[at] = given.reshape(-1, width)
+    cache.view(-1, width)[at] = valid.reshape(-1, width)
 
 
-def _no_compression(name: str, **given: Tensor | None) -> None:
-    for what, value in given.items():
+def _no_compression(name: str, **arguments: Tensor | None) -> None:
+    for argument, value in arguments.items():
         if value is not None:
-            raise unsupported(f"{name}: {what}: compressed sequences are not written; leave it out")
+            raise unsupported(f"{name}: {argument}: compressed sequences are not written; leave it out")
 
 
 def npu_scatter_pa_kv_cache(
@@ -124,10 +124,10 @@ def _token_slots(tables: Tensor, lens: list[int], starts: list[int], size: int) 
 
 def _read(cache: Tensor, slots: Tensor, into: Tensor, size: int) -> None:
     if tuple(cache.shape[-2:]) == tuple(into.shape[-2:]) and cache.shape[1] == size:
-        found = cache.flatten(0, 1).index_select(0, slots)
+        rows = cache.flatten(0, 1).index_select(0, slots)
     else:
-        found = cache.transpose(1, 2).flatten(0, 1).index_select(0, slots)
-    into[: slots.shape[0]] = found.reshape(slots.shape[0], *into.shape[1:])
+        rows = cache.transpose(1, 2).flatten(0, 1).index_select(0, slots)
+    into[: slots.shape[0]] = rows.reshape(slots.shape[0], *into.shape[1:])
 
 
 def npu_gather_pa_kv_cache(
@@ -138,10 +138,10 @@ def npu_gather_pa_kv_cache(
 
     Cumulative lengths begin with 0. seq_offset is where each sequence begins to be read.
     """
-    lens = [int(one) for one in seq_lens.tolist()]
+    lens = [int(length) for length in seq_lens.tolist()]
     if is_seq_lens_cumsum:
         lens = [after - before for before, after in pairwise(lens)]
-    starts = [0] * len(lens) if seq_offset is None else [int(one) for one in seq_offset.tolist()]
+    starts = [0] * len(lens) if seq_offset is None else [int(start) for start in seq_offset.tolist()]
     require(
         sum(lens) <= key.shape[0],
         f"npu_gather_pa_kv_cache: {sum(lens)} tokens do not fit into a key of {key.shape[0]} rows",

@@ -26,7 +26,7 @@ def _check(name: str, x: Tensor, cos: Tensor, splits: list[int], options: dict[s
     require(x.dim() in (2, 3), f"{name}: x must be [batch, rows, hidden] or [batch, hidden], not {tuple(x.shape)}")
     width = cos.shape[-1]
     require(
-        len(splits) == 3 and sum(splits) == x.shape[-1] and all(one % width == 0 for one in splits),
+        len(splits) == 3 and sum(splits) == x.shape[-1] and all(size % width == 0 for size in splits),
         f"{name}: size_splits {list(splits)} must be three multiples of the head's width {width} with the sum {x.shape[-1]}",
         ErrCode.VALUE,
     )
@@ -54,8 +54,12 @@ def _store(name: str, cache: Tensor, rows: Tensor, scale: Tensor, offset: Tensor
         cache.dim() == 4 and tuple(cache.shape[2:]) == (heads, width),
         f"{name}: a cache of shape {tuple(cache.shape)} must be [blocks or batch, rows, {heads}, {width}]",
     )
-    tables = [one if one is None or one.numel() == 1 else one.reshape(heads, width) for one in (scale, offset)]
-    values = static(rows, tables[0], tables[1], target_of(cache.dtype, name), divide=True)  # type: ignore[arg-type]
+
+    def fitted(table: Tensor) -> Tensor:
+        return table if table.numel() == 1 else table.reshape(heads, width)
+
+    shift = None if offset is None else fitted(offset)
+    values = static(rows, fitted(scale), shift, target_of(cache.dtype, name), divide=True)
     write(cache, values.flatten(0, 1), at, "PA_BSND", name)
 
 
@@ -65,9 +69,9 @@ def _call(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     batch, rows, width = _check(name, x, cos, size_splits, options)
     parts = x.reshape(batch, rows, -1).split_with_sizes(list(size_splits), -1)
-    q, k, v = (one.unflatten(-1, (-1, width)) for one in parts)
-    turn = [wide(one).reshape(-1, rows, 1, width) for one in (cos, sin)]
-    q, k = (torch.ops.npu.npu_rotary_mul(wide(one), *turn).to(cos.dtype) for one in (q, k))
+    q, k, v = (torch.unflatten(part, -1, (-1, width)) for part in parts)
+    turn = [wide(table).reshape(-1, rows, 1, width) for table in (cos, sin)]
+    q, k = (torch.ops.npu.npu_rotary_mul(wide(projection), *turn).to(cos.dtype) for projection in (q, k))
     v = v.to(cos.dtype)
     mode = options.get("cache_mode", "contiguous")
     for cache, values, scale, which in zip(caches, (k, v), scales, ("offset_k", "offset_v"), strict=True):

@@ -17,10 +17,10 @@ def npu_attention_update(lse: list[Tensor], local_out: list[Tensor], update_type
     require(
         update_type in (0, 1), f"npu_attention_update: update_type must be 0 or 1, not {update_type}", ErrCode.VALUE
     )
-    levels = torch.stack([one.float().reshape(-1) for one in lse])
+    levels = torch.stack([level.float().reshape(-1) for level in lse])
     whole = torch.logsumexp(levels, 0)
     shares = torch.exp(levels - torch.where(whole == -torch.inf, 0.0, whole))
-    merged = sum(share[:, None] * one.float() for share, one in zip(shares, local_out, strict=True))
+    merged = sum(share[:, None] * out.float() for share, out in zip(shares, local_out, strict=True))
     assert isinstance(merged, Tensor)
     return merged.to(local_out[0].dtype), whole.reshape(lse[0].shape) if update_type else lse[0].new_empty(0)
 

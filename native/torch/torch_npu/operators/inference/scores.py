@@ -37,9 +37,9 @@ class Antiquant:
             wide = wide + self._fitted(self.offset, x, at, name)
         return (wide * self._fitted(self.scale, x, at, name)).to(dtype)
 
-    def _fitted(self, given: Tensor, x: Tensor, at: int, name: str) -> Tensor:
+    def _fitted(self, table: Tensor, x: Tensor, at: int, name: str) -> Tensor:
         _, heads, rows, width = x.shape
-        number = given.float()
+        number = table.float()
         if number.numel() == 1:
             return number.reshape(())
         if self.mode == 0 and number.numel() == heads * width:
@@ -48,7 +48,7 @@ class Antiquant:
             own = number.reshape(-1, number.shape[-1])
             return own[at if own.shape[0] > 1 else 0, :rows].reshape(1, 1, rows, 1)
         raise unsupported(
-            f"{name}: an antiquant tensor of shape {tuple(given.shape)} with mode {self.mode}; 0 and 1 are computed"
+            f"{name}: an antiquant tensor of shape {tuple(table.shape)} with mode {self.mode}; 0 and 1 are computed"
         )
 
 
@@ -61,14 +61,14 @@ def unpack_int4(x: Tensor) -> Tensor:
     return torch.where(nibbles > 7, nibbles - 16, nibbles).to(torch.int8).flatten(-2)
 
 
-def halves_of(given: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def halves_of(table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """A tensor for keys and values together: the first of two is the keys'."""
-    if given is None:
+    if table is None:
         return None, None
     require(
-        given.shape[0] == 2, f"an antiquant tensor for both must begin with 2, not have the shape {tuple(given.shape)}"
+        table.shape[0] == 2, f"an antiquant tensor for both must begin with 2, not have the shape {tuple(table.shape)}"
     )
-    return given[0], given[1]
+    return table[0], table[1]
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class _Run:
         self.sparse.check(call.mask, len(self.rows), self.packed, call.name)
 
     def _turned(self, x: Tensor, heads: int, what: str) -> Tensor:
-        found = to_heads(x, self.layout, heads, f"{self.call.name}: {what}")
-        require(found.shape[1] == heads, f"{self.call.name}: {what} has {found.shape[1]} heads, {heads} are named")
-        return found
+        turned = to_heads(x, self.layout, heads, f"{self.call.name}: {what}")
+        require(turned.shape[1] == heads, f"{self.call.name}: {what} has {turned.shape[1]} heads, {heads} are named")
+        return turned
 
     def _row_lengths(self) -> list[int]:
         """Query rows of each batch."""
@@ -131,15 +131,15 @@ class _Run:
         batch, rows = self.q.shape[0], self.q.shape[2]
         return self._spread(call.q_lens, batch, rows, "query") if call.q_lens else [rows] * batch
 
-    def _spread(self, given: list[int], batch: int, most: int, what: str) -> list[int]:
-        found = [int(one) for one in given]
-        found = found * batch if len(found) == 1 else found
+    def _spread(self, lengths: list[int], batch: int, most: int, what: str) -> list[int]:
+        sizes = [int(size) for size in lengths]
+        sizes = sizes * batch if len(sizes) == 1 else sizes
         require(
-            len(found) == batch and all(0 <= one <= most for one in found),
-            f"{self.call.name}: lengths of the {what} must be {batch} numbers in 0 to {most}, not {list(given)}",
+            len(sizes) == batch and all(0 <= size <= most for size in sizes),
+            f"{self.call.name}: lengths of the {what} must be {batch} numbers in 0 to {most}, not {list(lengths)}",
             ErrCode.VALUE,
         )
-        return found
+        return sizes
 
     def uniform(self) -> bool:
         call = self.call
@@ -149,12 +149,12 @@ class _Run:
         """Key and value of each batch, [1, heads, length, width], numbers."""
         call = self.call
         each = self._paged() if call.table is not None else self._contiguous()
-        found = []
+        pairs = []
         for at, (k, v, rope) in enumerate(each):
             k = call.key_quant.apply(k, at, self.q.dtype, call.name)
             v = call.value_quant.apply(v, at, self.q.dtype, call.name)
-            found.append((k if rope is None else torch.cat((k, rope.to(k.dtype)), -1), v))
-        return found
+            pairs.append((k if rope is None else torch.cat((k, rope.to(k.dtype)), -1), v))
+        return pairs
 
     def _paged(self) -> list[tuple[Tensor, Tensor, Tensor | None]]:
         call = self.call
@@ -162,23 +162,26 @@ class _Run:
         require(call.kv_lens is not None, f"{call.name}: a paged cache needs the lengths of the keys")
         most = call.table.shape[1] * call.block_size
         sizes = self._spread(call.kv_lens or [], call.table.shape[0], most, "keys")
-        parts = [unpack_int4(call.key), unpack_int4(call.value), call.key_rope]
-        found = []
-        for at, size in enumerate(sizes):
-            row = [
-                None if one is None else sequence(one, call.table[at], size, self.kv_heads, call.block_size, call.name)
-                for one in parts
-            ]
-            found.append(tuple(row))
-        return found  # type: ignore[return-value]
+        keys, values, table = unpack_int4(call.key), unpack_int4(call.value), call.table
+
+        def read(cache: Tensor, at: int, size: int) -> Tensor:
+            return sequence(cache, table[at], size, self.kv_heads, call.block_size, call.name)
+
+        return [
+            (
+                read(keys, at, size),
+                read(values, at, size),
+                None if call.key_rope is None else read(call.key_rope, at, size),
+            )
+            for at, size in enumerate(sizes)
+        ]
 
     def _contiguous(self) -> list[tuple[Tensor, Tensor, Tensor | None]]:
         call = self.call
-        parts = [
-            None if one is None else self._turned(unpack_int4(one), self.kv_heads, what)
-            for one, what in ((call.key, "key"), (call.value, "value"), (call.key_rope, "key_rope"))
-        ]
-        most = parts[0].shape[2]  # type: ignore[union-attr]
+        keys = self._turned(unpack_int4(call.key), self.kv_heads, "key")
+        values = self._turned(unpack_int4(call.value), self.kv_heads, "value")
+        ropes = None if call.key_rope is None else self._turned(unpack_int4(call.key_rope), self.kv_heads, "key_rope")
+        most = keys.shape[2]
         if self.packed:
             sizes = lengths(call.kv_lens, most, f"{call.name}: lengths of the keys")
             ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
@@ -187,19 +190,17 @@ class _Run:
             batch = self.q.shape[0]
             sizes = self._spread(call.kv_lens, batch, most, "keys") if call.kv_lens else [most] * batch
             spans = [(at, 0, size) for at, size in enumerate(sizes)]
-        return [
-            tuple(None if one is None else one[at : at + 1, :, start : start + size] for one in parts)  # type: ignore[misc]
-            for at, start, size in spans
-        ]
+        cuts = [(slice(at, at + 1), slice(None), slice(start, start + size)) for at, start, size in spans]
+        return [(keys[own], values[own], None if ropes is None else ropes[own]) for own in cuts]
 
-    def plane(self, given: Tensor, at: int | None, rows: int, columns: int, what: str) -> Tensor:
+    def plane(self, tensor: Tensor, at: int | None, rows: int, columns: int, what: str) -> Tensor:
         """The part of a mask or bias that belongs to one batch, or to all."""
-        batch = given.shape[0]
+        batch = tensor.shape[0]
         require(
-            batch in (1, len(self.rows)) and given.shape[1] in (1, self.call.heads),
-            f"{self.call.name}: {what} of shape {tuple(given.shape)} does not fit {len(self.rows)} batches and {self.call.heads} heads",
+            batch in (1, len(self.rows)) and tensor.shape[1] in (1, self.call.heads),
+            f"{self.call.name}: {what} of shape {tuple(tensor.shape)} does not fit {len(self.rows)} batches and {self.call.heads} heads",
         )
-        own = given[at : at + 1] if at is not None and batch > 1 else given
+        own = tensor[at : at + 1] if at is not None and batch > 1 else tensor
         require(
             own.shape[2] in (1, rows) or own.shape[2] >= rows,
             f"{self.call.name}: {what} has {own.shape[2]} rows for {rows}",
@@ -232,7 +233,7 @@ class _Run:
             f"{self.call.name}: {len(self.rows)} sequences of queries, {len(pairs)} of keys",
         )
         if self.uniform():
-            k, v = (torch.cat(list(one)) for one in zip(*pairs, strict=True))
+            k, v = (torch.cat(list(tensors)) for tensors in zip(*pairs, strict=True))
             return self._attend(self.q, k, v, None)
         width = pairs[0][1].shape[-1]
         out = self.q.new_zeros(*self.q.shape[:3], width)
@@ -241,8 +242,8 @@ class _Run:
         for at, ((k, v), rows) in enumerate(zip(pairs, self.rows, strict=True)):
             batch, first = (0, start) if self.packed else (at, 0)
             start += rows
-            place = (slice(batch, batch + 1), slice(None), slice(first, first + rows))
-            out[place], level[place] = self._attend(self.q[place], k, v, at)
+            own = (slice(batch, batch + 1), slice(None), slice(first, first + rows))
+            out[own], level[own] = self._attend(self.q[own], k, v, at)
         return out, level
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, at: int | None) -> tuple[Tensor, Tensor]:
@@ -259,13 +260,13 @@ def infer(call: Inference) -> tuple[Tensor, Tensor]:
     if call.out_scale is not None:
         out = _quantised(out, call.out_scale, call.out_offset, call.name)
     lse = level[0].t()[..., None] if run.packed else level[..., None]
-    made = from_heads(out, run.layout)
-    return made.contiguous(), lse.contiguous()
+    turned = from_heads(out, run.layout)
+    return turned.contiguous(), lse.contiguous()
 
 
 def _quantised(out: Tensor, scale: Tensor, offset: Tensor | None, name: str) -> Tensor:
-    def fitted(given: Tensor) -> Tensor:
-        number = given.float()
+    def fitted(table: Tensor) -> Tensor:
+        number = table.float()
         if number.numel() == 1:
             return number.reshape(())
         heads, width = out.shape[1], out.shape[3]

@@ -39,7 +39,8 @@ def npu_gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
 
 def npu_gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
     _check_approximate(approximate, "npu_gelu_backward")
-    return torch.ops.aten.gelu_backward(grad_output, self, approximate=approximate)
+    grad: Tensor = torch.ops.aten.gelu_backward(grad_output, self, approximate=approximate)
+    return grad
 
 
 def npu_gelu_mul(input: Tensor, *, approximate: str = "none") -> Tensor:
@@ -92,7 +93,8 @@ def npu_silu_(self: Tensor) -> Tensor:
 def npu_silu_backward(grad_output: Tensor, x0: Tensor, x1: Tensor) -> Tensor:
     """x0 is the input, x1 the output of the forward call, which the formula does not need."""
     require(x0.shape == x1.shape, f"npu_silu_backward: input {tuple(x0.shape)} and output {tuple(x1.shape)} differ")
-    return torch.ops.aten.silu_backward(grad_output, x0)
+    grad: Tensor = torch.ops.aten.silu_backward(grad_output, x0)
+    return grad
 
 
 def _swiglu_composed(inputs: tuple[Tensor, ...], options: tuple[int]) -> tuple[Tensor]:

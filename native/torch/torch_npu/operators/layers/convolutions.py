@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, gradient, into, require, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, into, require, wide
 
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -17,7 +19,7 @@ def convolution_gradients(
     weight: Tensor,
     stride: list[int],
     padding: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
     mask: list[bool],
     transposed: bool = False,
@@ -25,11 +27,11 @@ def convolution_gradients(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of input, weight and bias; those that the mask leaves out are undefined (None)."""
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    found: tuple[Tensor | None, Tensor | None, Tensor | None] = torch.ops.aten.convolution_backward(
+    grads: tuple[Tensor | None, Tensor | None, Tensor | None] = torch.ops.aten.convolution_backward(
         grad, input, weight, [channels], stride, padding, dilation, transposed, output_padding or [0] * len(stride),
         groups, mask,
     )  # fmt: skip
-    return found
+    return grads
 
 
 def npu_convolution(
@@ -38,7 +40,7 @@ def npu_convolution(
     bias: Tensor | None,
     stride: list[int],
     padding: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
     """The rank of the weight says how many dimensions are convolved."""
@@ -51,7 +53,7 @@ def npu_convolution__out(
     bias: Tensor | None,
     stride: list[int],
     padding: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
     *,
     out: Tensor,
@@ -65,7 +67,7 @@ def npu_convolution_backward(
     weight: Tensor,
     stride: list[int],
     padding: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
     output_mask: list[bool],
 ) -> Three:
@@ -79,7 +81,7 @@ def npu_convolution_transpose(
     padding: list[int],
     output_padding: list[int],
     stride: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
     """Not the order of torch: the paddings come before the stride."""
@@ -93,7 +95,7 @@ def npu_convolution_transpose_backward(
     padding: list[int],
     output_padding: list[int],
     stride: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
     grad_input_mask: list[bool],
 ) -> Three:
@@ -115,7 +117,7 @@ def _deformed(
     kernel_size: list[int],
     stride: list[int],
     padding: list[int],
-    dilation: list[int],
+    dilation: Sequence[int],
     groups: int,
     modulated: bool,
 ) -> Tensor:
@@ -129,27 +131,32 @@ def _deformed(
     parts = offset.reshape(batch, -1, groups, tall, broad, rows, columns).permute(1, 0, 2, 5, 3, 6, 4)
     shape = (batch * groups, rows * tall, columns * broad)
 
-    def places(count: int, taps: int, axis: int, before: int) -> Tensor:
+    def positions(count: int, taps: int, axis: int, before: int) -> Tensor:
         starts = torch.arange(count, device=input.device).reshape(-1, 1) * stride[axis] - before
         return (starts + torch.arange(taps, device=input.device) * dilation[axis]).reshape(-1)
 
-    x = parts[0].reshape(shape) + places(columns, broad, 3, padding[2])
-    y = parts[1].reshape(shape) + places(rows, tall, 2, padding[0]).unsqueeze(1)
+    x = parts[0].reshape(shape) + positions(columns, broad, 3, padding[2])
+    y = parts[1].reshape(shape) + positions(rows, tall, 2, padding[0]).unsqueeze(1)
     grid = torch.stack(((2 * x + 1) / width - 1, (2 * y + 1) / height - 1), -1)
     pictures = input.reshape(batch * groups, channels // groups, height, width)
-    found = F.grid_sample(pictures, grid, "bilinear", "zeros", align_corners=False)
+    sampled = F.grid_sample(pictures, grid, "bilinear", "zeros", align_corners=False)
     if modulated:
-        found = found * parts[2].reshape(shape).unsqueeze(1)
-    return found.reshape(batch, channels, *shape[1:])
+        sampled = sampled * parts[2].reshape(shape).unsqueeze(1)
+    return sampled.reshape(batch, channels, *shape[1:])
 
 
 def _check_deformable(
-    input: Tensor, offset: Tensor, kernel_size: list[int], lists: dict[str, list[int]], groups: int, modulated: bool
+    input: Tensor,
+    offset: Tensor,
+    kernel_size: list[int],
+    lists: Mapping[str, Sequence[int]],
+    groups: int,
+    modulated: bool,
 ) -> None:
     name = "npu_deformable_conv2d"
     require(input.dim() == 4, f"{name}: the input must be [N, C, H, W], not {tuple(input.shape)}")
-    for what, given in lists.items():
-        require(len(given) == 4, f"{name}: {what} must have 4 entries, {list(given)} has {len(given)}")
+    for what, entries in lists.items():
+        require(len(entries) == 4, f"{name}: {what} must have 4 entries, {list(entries)} has {len(entries)}")
     wanted = (3 if modulated else 2) * groups * kernel_size[0] * kernel_size[1]
     require(
         offset.dim() == 4 and offset.shape[1] == wanted,
@@ -169,7 +176,7 @@ def npu_deformable_conv2d(
     kernel_size: list[int],
     stride: list[int],
     padding: list[int],
-    dilation: list[int] = (1, 1, 1, 1),  # type: ignore[assignment]
+    dilation: Sequence[int] = (1, 1, 1, 1),
     groups: int = 1,
     deformable_groups: int = 1,
     modulated: bool = True,
@@ -191,7 +198,7 @@ def npu_deformable_conv2dbk(
     kernel_size: list[int],
     stride: list[int],
     padding: list[int],
-    dilation: list[int] = (1, 1, 1, 1),  # type: ignore[assignment]
+    dilation: Sequence[int] = (1, 1, 1, 1),
     groups: int = 1,
     deformable_groups: int = 1,
     modulated: bool = True,
@@ -206,5 +213,5 @@ def npu_deformable_conv2dbk(
         grad_output, offset_out, weight, list(kernel_size), nothing, [1, 1], groups, [True, True, True]
     )
     assert to_sampled is not None and to_weight is not None and to_bias is not None
-    to_input, to_offset = gradient(sample, wide(to_sampled), wide(input), wide(offset))
+    to_input, to_offset = gradients(sample, wide(to_sampled), wide(input), wide(offset))
     return to_input.to(input.dtype), to_weight, to_offset.to(offset.dtype), to_bias

@@ -101,7 +101,7 @@ def npu_mhc_pre(
     h_pre, h_post = pre.sigmoid() + hc_eps, 2 * post.sigmoid()
     h_in = (h_pre.unsqueeze(-1) * wide(x)).sum(-2).to(x.dtype)
     kept = (inv_rms, mix, h_pre) if out_flag else (mix.new_empty(0),) * 3
-    return h_in, h_post, res.unflatten(-1, (streams, streams)), *kept
+    return h_in, h_post, torch.unflatten(res, -1, (streams, streams)), *kept
 
 
 def npu_mhc_pre_backward(
@@ -123,13 +123,13 @@ def npu_mhc_pre_backward(
     )
     rows, flat = raw.reshape(-1, raw.shape[-1]), _flat(x, gamma)
     by_kind = (rows * h_mix.reshape(rows.shape)).sum(0).split_with_sizes([streams, streams, streams * streams])
-    d_alpha = torch.stack([one.sum() for one in by_kind]).reshape(alpha.shape)
+    d_alpha = torch.stack([part.sum() for part in by_kind]).reshape(alpha.shape)
     mixed = raw * _factors(alpha, streams)
     d_sums = mixed * inv_rms
     d_flat = d_sums @ wide(phi)
     d_rms = (mixed * h_mix).sum(-1, keepdim=True) * inv_rms.square() / flat.shape[-1]
     d_x = d_flat if gamma is None else d_flat * wide(gamma).reshape(-1)
-    d_x = (d_x - d_rms * streamed.flatten(-2)).unflatten(-1, x.shape[-2:]) + into * h_pre.unsqueeze(-1)
+    d_x = torch.unflatten(d_x - d_rms * streamed.flatten(-2), -1, x.shape[-2:]) + into * h_pre.unsqueeze(-1)
     d_x = d_x if grad_x_post is None else d_x + wide(grad_x_post)
     d_phi = d_sums.reshape(rows.shape).t() @ flat.reshape(-1, flat.shape[-1])
     d_gamma = d_phi.new_empty(0)
@@ -145,12 +145,12 @@ def _check_post(name: str, x: Tensor, h_res: Tensor | None, h_out: Tensor, h_pos
         raise unsupported(f"{name}: a call without h_res; give the matrices that mix the streams")
     streams, width = x.shape[-2:]
     lead = x.shape[:-2]
-    for what, given, wanted in (
+    for what, tensor, wanted in (
         ("h_res", h_res, (*lead, streams, streams)),
         ("h_out", h_out, (*lead, width)),
         ("h_post", h_post, (*lead, streams)),
     ):
-        require(given.shape == wanted, f"{name}: {what} must be {tuple(wanted)}, not {tuple(given.shape)}")
+        require(tensor.shape == wanted, f"{name}: {what} must be {tuple(wanted)}, not {tuple(tensor.shape)}")
     return h_res
 
 

@@ -292,5 +292,5 @@ def npu_cross_entropy_loss_backward(
         loss, _, penalty, _ = _entropy(x, target, weight, reduction, ignore_index, label_smoothing, scale)
         return (loss, penalty)[: len(grads)]
 
-    found: Tensor = gradient(forward, grads, scores)
-    return found.to(log_prob.dtype)
+    grad: Tensor = gradient(forward, grads, scores)
+    return grad.to(log_prob.dtype)

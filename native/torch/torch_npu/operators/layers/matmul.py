@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, gradient, require, unsupported, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, require, unsupported, wide
 
 
 def npu_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -22,12 +22,12 @@ def npu_linear_backward(grad: Tensor, input: Tensor, weight: Tensor) -> tuple[Te
 
 def npu_bmmV2(self: Tensor, mat2: Tensor, output_sizes: list[int]) -> Tensor:
     """An empty list leaves the shape as the product has it."""
-    found = torch.matmul(self, mat2)
-    return found.reshape(output_sizes) if len(output_sizes) else found
+    product = torch.matmul(self, mat2)
+    return product.reshape(output_sizes) if len(output_sizes) else product
 
 
 def _product_shape(mat1: Tensor, mat2: Tensor) -> list[int]:
-    return [*torch.broadcast_shapes(mat1.shape[:-2], mat2.shape[:-2]), mat1.shape[-2], mat2.shape[-1]]
+    return [*torch.broadcast_shapes(mat1.shape[:-2], mat2.shape[:-2]), mat1.shape[-2], mat2.shape[-1]]  # type: ignore[no-untyped-call]
 
 
 def npu_bmm_v2_mat1_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, size: list[int]) -> Tensor:
@@ -118,23 +118,20 @@ def npu_masked_causal_conv1d(input: Tensor, weight: Tensor, *, mask: Tensor | No
         f"npu_masked_causal_conv1d: the weight must be [3, {input.shape[2]}], not {tuple(weight.shape)}",
     )
     steps = F.pad(input, (0, 0, 0, 0, 2, 0)).unfold(0, 3, 1)  # [S, B, H, 3]
-    found = (wide(steps) * wide(weight).t()).sum(-1).to(input.dtype)
+    result = (wide(steps) * wide(weight).t()).sum(-1).to(input.dtype)
     if mask is None:
-        return found
+        return result
     require(
         mask.shape == (input.shape[1], input.shape[0]),
         f"npu_masked_causal_conv1d: the mask must be [{input.shape[1]}, {input.shape[0]}], not {tuple(mask.shape)}",
     )
-    return found * mask.t().unsqueeze(-1).to(found.dtype)
+    return result * mask.t().unsqueeze(-1).to(result.dtype)
 
 
 def npu_masked_causal_conv1d_backward(
     grad_output: Tensor, input: Tensor, weight: Tensor, *, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    found: tuple[Tensor, Tensor] = gradient(
-        lambda x, w: npu_masked_causal_conv1d(x, w, mask=mask), grad_output, input, weight
-    )
-    return found
+    return gradients(lambda x, w: npu_masked_causal_conv1d(x, w, mask=mask), grad_output, input, weight)
 
 
 def npu_transpose_batchmatmul(
@@ -159,16 +156,16 @@ def npu_transpose_batchmatmul(
         )
     first = input if perm_x1 is None else input.permute(perm_x1)
     second = weight if perm_x2 is None else weight.permute(perm_x2)
-    found = torch.bmm(first, second)
+    product = torch.bmm(first, second)
     if bias is not None:
-        found = found + bias
-    turned = found.permute([1, 0, 2] if perm_y is None else perm_y).contiguous()
+        product = product + bias
+    turned = product.permute([1, 0, 2] if perm_y is None else perm_y).contiguous()
     factor = batch_split_factor or 1
     if factor == 1:
         return turned
     require(
-        found.shape[0] % factor == 0,
-        f"npu_transpose_batchmatmul: {found.shape[0]} batches in {factor} parts",
+        product.shape[0] % factor == 0,
+        f"npu_transpose_batchmatmul: {product.shape[0]} batches in {factor} parts",
         ErrCode.VALUE,
     )
     return turned.reshape(turned.shape[0], factor, -1).transpose(0, 1).contiguous()

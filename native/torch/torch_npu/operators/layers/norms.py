@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import HALF, gradient, require, wide
+from torch_npu.operators.common.arguments import HALF, gradients, require, wide
 from torch_npu.operators.common.fused import Kind, apply
 
 
@@ -272,9 +272,9 @@ def npu_group_norm_swish_grad(
     require(
         mean.numel() == rstd.numel(), "npu_group_norm_swish_grad: mean and rstd must have the same number of elements"
     )
-    found = gradient(forward, wide(grad), input, weight, bias)
+    grads = gradients(forward, wide(grad), input, weight, bias)
     dx, dgamma, dbeta = (
-        one if wanted else input.new_empty(0) for one, wanted in zip(found, grad_input_mask, strict=True)
+        dinput if wanted else input.new_empty(0) for dinput, wanted in zip(grads, grad_input_mask, strict=True)
     )
     return dx, dgamma, dbeta
 
@@ -283,7 +283,7 @@ def batch_norm_reduce(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Sums and sums of squares per channel, in float32; eps belongs to the step that follows, `batch_norm_gather_stats_update`."""
     require(eps >= 0, f"batch_norm_reduce: eps must not be negative, {eps} is")
     whole = input.float()
-    dims = [one for one in range(input.dim()) if one != 1]
+    dims = [dim for dim in range(input.dim()) if dim != 1]
     return whole.sum(dims), whole.square().sum(dims)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, gradient, require, unsupported
+from torch_npu.operators.common.arguments import ErrCode, gradients, require, unsupported
 from torch_npu.operators.common.fused import Kind, apply
 
 _MODES = ("half", "interleave")
@@ -95,7 +95,7 @@ def npu_rotary_mul(
 def npu_rotary_mul_backward(
     grad: Tensor, self: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return gradient(lambda x, cos, sin: _turn(x, cos, sin, rotary_mode, "npu_rotary_mul_backward"), grad, self, r1, r2)
+    return gradients(lambda x, cos, sin: _turn(x, cos, sin, rotary_mode, "npu_rotary_mul_backward"), grad, self, r1, r2)
 
 
 def npu_apply_rotary_pos_emb(
@@ -107,12 +107,12 @@ def npu_apply_rotary_pos_emb(
     layouts = ("BSND", "SBND", "BNSD", "TND")
     require(layout in layouts, f"npu_apply_rotary_pos_emb: layout must be one of {', '.join(layouts)}, not {layout!r}")
     width = cos.shape[-1]
-    found = []
-    for one in (query, key):
-        turned = _turn(one[..., :width], cos, sin, rotary_mode, "npu_apply_rotary_pos_emb")
-        whole = torch.cat((turned, one[..., width:]), -1) if width < one.shape[-1] else turned
-        found.append(whole if whole.requires_grad else one.copy_(whole))
-    return found[0], found[1]
+    results = []
+    for x in (query, key):
+        turned = _turn(x[..., :width], cos, sin, rotary_mode, "npu_apply_rotary_pos_emb")
+        whole = torch.cat((turned, x[..., width:]), -1) if width < x.shape[-1] else turned
+        results.append(whole if whole.requires_grad else x.copy_(whole))
+    return results[0], results[1]
 
 
 def npu_interleave_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def npu_interleave_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def _sections(cache: Tensor, sections: list[int]) -> Tensor:
     """Multimodal rope: the k-th section of each half comes from the k-th row of positions. `cache` is [rows, tokens, width]."""
-    parts = cache.split(sections, -1)
+    parts = cache.split_with_sizes(sections, -1)
     return torch.cat([part[row % cache.shape[0]] for row, part in enumerate(parts)], -1)
 
 
@@ -145,8 +145,8 @@ def npu_mrope(
     if cache_mode not in (None, "default"):
         raise unsupported(f"npu_mrope: cache_mode {cache_mode!r}; only 'default' is computed")
     mode = rotary_mode or "half"
-    found = cos_sin_cache[positions.long()]  # [(rows,) tokens, width]
-    cos, sin = found.chunk(2, -1)
+    rows = cos_sin_cache[positions.long()]  # [(rows,) tokens, width]
+    cos, sin = rows.chunk(2, -1)
     if mrope_section and any(mrope_section):
         require(
             positions.dim() == 2, f"npu_mrope: sections need positions [rows, tokens], not {tuple(positions.shape)}"

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, dtype_of, require, unsupported
+from torch_npu.operators.common.arguments import DTypeCode, ErrCode, dtype_of, require, unsupported
 from torch_npu.operators.quantisation.core import FLOAT8, Target, check_limit, check_rint, dynamic, store, target_of
 
 _TOP_EXPONENT = {torch.float8_e4m3fn: 8, torch.float8_e5m2: 15}
@@ -37,7 +37,7 @@ def npu_dynamic_block_quant(
     target = target_of(dst_type, name)
     rows, columns = x.shape[-2:]
     padded = F.pad(x.detach().float(), (0, -columns % col_block_size, 0, -rows % row_block_size))
-    blocks = padded.unflatten(-1, (-1, col_block_size)).unflatten(-3, (-1, row_block_size))
+    blocks = torch.unflatten(torch.unflatten(padded, -1, (-1, col_block_size)), -3, (-1, row_block_size))
     scale = (blocks.abs().amax((-3, -1), keepdim=True) / target.high).clamp(min=min_scale)
     values = (blocks / torch.where(scale > 0, scale, 1)).flatten(-4, -3).flatten(-2)
     return store(values[..., :rows, :columns], target), scale.squeeze((-3, -1))
@@ -45,7 +45,7 @@ def npu_dynamic_block_quant(
 
 def _mx_blocks(x: Tensor, block_size: int) -> Tensor:
     """The last dimension as blocks, filled up with zeros."""
-    return F.pad(x, (0, -x.shape[-1] % block_size)).unflatten(-1, (-1, block_size))
+    return torch.unflatten(F.pad(x, (0, -x.shape[-1] % block_size)), -1, (-1, block_size))
 
 
 def mx_target(dst_type: int, round_mode: str, scale_alg: int | None, dst_type_max: float | None, name: str) -> Target:
@@ -74,7 +74,7 @@ def mx_exponent(top: Tensor, target: Target, scale_alg: int | None) -> Tensor:
 def mx_scales(exponent: Tensor) -> Tensor:
     """float8_e8m0 in pairs along the last dimension: its count is halved and a dimension of 2 added."""
     codes = F.pad(exponent + _BIAS, (0, exponent.shape[-1] % _SCALES_TOGETHER)).to(torch.uint8)
-    return codes.unflatten(-1, (-1, _SCALES_TOGETHER))
+    return torch.unflatten(codes, -1, (-1, _SCALES_TOGETHER))
 
 
 def npu_dynamic_mx_quant(
@@ -112,20 +112,27 @@ def npu_dynamic_mx_quant_with_dual_axis(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values and scales of blocks along the last dimension, then of blocks along the one before it."""
     require(input.dim() >= 2, f"npu_dynamic_mx_quant_with_dual_axis: two dimensions or more, not {input.dim()}")
-    options = {
-        "round_mode": round_mode,
-        "dst_type": dst_type,
-        "scale_alg": scale_alg,
-        "dst_type_max": dst_type_max or 0.0,
-    }
-    return (
-        *npu_dynamic_mx_quant(input, axis=-1, **options),
-        *npu_dynamic_mx_quant(input, axis=-2, **options),
-    )
+
+    def along(axis: int) -> tuple[Tensor, Tensor]:
+        return npu_dynamic_mx_quant(
+            input,
+            axis=axis,
+            round_mode=round_mode,
+            dst_type=dst_type,
+            scale_alg=scale_alg,
+            dst_type_max=dst_type_max or 0.0,
+        )
+
+    return *along(-1), *along(-2)
 
 
 def npu_anti_mx_quant(
-    x: Tensor, mxscale: Tensor, *, axis: int | None = -1, dst_type: int | None = 15, src_type: int | None = 292
+    x: Tensor,
+    mxscale: Tensor,
+    *,
+    axis: int | None = -1,
+    dst_type: DTypeCode | None = 15,
+    src_type: DTypeCode | None = 292,
 ) -> Tensor:
     """The inverse of npu_dynamic_mx_quant with blocks of 32."""
     source = dtype_of(292 if src_type is None else src_type, "src_type")
@@ -184,5 +191,5 @@ def npu_rotate_quant(
         rotation.dim() == 2 and rotation.shape[0] == size and x.shape[-1] % size == 0,
         f"{name}: a rotation of {tuple(rotation.shape)} must be square and divide rows of {x.shape[-1]}",
     )
-    parts = x.detach().float().unflatten(-1, (-1, size)) @ rotation.float()
+    parts = torch.unflatten(x.detach().float(), -1, (-1, size)) @ rotation.float()
     return dynamic(parts.flatten(-2), target_of(dst_dtype, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -72,15 +73,15 @@ def pack_int4(x: Tensor) -> Tensor:
         f"packed int4: the last dimension of {tuple(x.shape)} must be a multiple of {_PACK}",
         ErrCode.VALUE,
     )
-    places = torch.arange(0, 32, 4, device=x.device)
+    shifts = torch.arange(0, 32, 4, device=x.device)
     digits = x.reshape(*x.shape[:-1], x.shape[-1] // _PACK, _PACK).long() & 15
-    return (digits << places).sum(-1).to(torch.int32)
+    return (digits << shifts).sum(-1).to(torch.int32)
 
 
 def unpack_int4(x: Tensor, dim: int = -1) -> Tensor:
     """The int8 values of packed ones; the dimension grows by eight."""
-    places = torch.arange(0, 32, 4, device=x.device, dtype=torch.int32)
-    digits = (x.movedim(dim, -1).unsqueeze(-1) >> places) & 15
+    shifts = torch.arange(0, 32, 4, device=x.device, dtype=torch.int32)
+    digits = (x.movedim(dim, -1).unsqueeze(-1) >> shifts) & 15
     return ((digits ^ 8) - 8).flatten(-2).to(torch.int8).movedim(-1, dim)
 
 
@@ -117,11 +118,11 @@ def product(a: Tensor, b: Tensor) -> Tensor:
         return a.float() @ b.float()
     if b.dim() == 2:
         return _product2(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    left, right = (one.expand(*batch, *one.shape[-2:]).flatten(0, -3) for one in (a, b))
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    left, right = (x.expand(*batch, *x.shape[-2:]).flatten(0, -3) for x in (a, b))
     if left.shape[0] == 0:
         return a.new_zeros(*batch, a.shape[-2], b.shape[-1], dtype=torch.int32)
-    return torch.stack([_product2(*one) for one in zip(left, right, strict=True)]).unflatten(0, batch)
+    return torch.unflatten(torch.stack([_product2(*pair) for pair in zip(left, right, strict=True)]), 0, batch)
 
 
 def scale_of(scale: Tensor) -> Tensor:
@@ -213,6 +214,10 @@ def row_groups(group_list: Tensor | None, kind: int, rows: int, name: str) -> Gr
     return Groups(member.clamp(max=max(len(ends) - 1, 0)), member < len(ends), len(ends))
 
 
+@overload
+def per_row(values: Tensor, groups: Groups | None) -> Tensor: ...
+@overload
+def per_row(values: Tensor | None, groups: Groups | None) -> Tensor | None: ...
 def per_row(values: Tensor | None, groups: Groups | None) -> Tensor | None:
     """A table of a row, or a number, for each group as one for each token; one row alone is shared by all."""
     if values is None:
@@ -229,4 +234,4 @@ def visited(groups: Groups | None, *results: Tensor) -> tuple[Tensor, ...]:
     """Zero in the rows that no group has: the kernel leaves them as they lie."""
     if groups is None:
         return results
-    return tuple(one * groups.inside.reshape(-1, *([1] * (one.dim() - 1))).to(one.dtype) for one in results)
+    return tuple(result * groups.inside.reshape(-1, *([1] * (result.dim() - 1))).to(result.dtype) for result in results)

@@ -24,8 +24,8 @@ def _quantised_input(
     if x_scale is None:
         require(quant_mode != "pertensor", f"{name}: quant_mode pertensor needs x_scale")
         return dynamic(values, target)
-    given = x_scale.float().reshape(-1)
-    return static(values, given if given.numel() == 1 else given.unsqueeze(-1), None, target, divide=True), given
+    scale = x_scale.float().reshape(-1)
+    return static(values, scale if scale.numel() == 1 else scale.unsqueeze(-1), None, target, divide=True), scale
 
 
 def npu_quant_matmul_dequant(

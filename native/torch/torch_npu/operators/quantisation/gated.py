@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import halves, require, unsupported
+from torch_npu.operators.common.arguments import halves, needed, require, unsupported
 from torch_npu.operators.quantisation.blocks import npu_dynamic_mx_quant
 from torch_npu.operators.quantisation.core import (
     Groups,
@@ -51,8 +51,8 @@ def _quantised(
     if mode == 1:
         require(offset is None, f"{name}: a dynamic quantisation (quant_mode 1) has no offset")
         return dynamic(values if scale is None else values * scale, target)
-    require(scale is not None, f"{name}: a static quantisation (quant_mode 0) needs a scale")
-    y = static(values, scale, offset, target, divide=divide)  # type: ignore[arg-type]
+    factor = needed(scale, f"{name}: a static quantisation (quant_mode 0) needs a scale")
+    y = static(values, factor, offset, target, divide=divide)
     return y, values.new_zeros(values.shape[:-1])
 
 
@@ -73,9 +73,9 @@ def npu_swiglu_quant(
     rows = values.reshape(-1, values.shape[-1])
     groups = row_groups(group_index, group_list_type, rows.shape[0], name)
     scale, offset = per_row(smooth_scales, groups), per_row(offsets, groups)
-    y, found = _quantised(rows, scale, offset, target_of(dst_type, name), quant_mode, False, name)
-    y, found = visited(groups, y, found)
-    return y.reshape(*values.shape[:-1], -1), found.reshape(values.shape[:-1])
+    y, row_scales = _quantised(rows, scale, offset, target_of(dst_type, name), quant_mode, False, name)
+    y, row_scales = visited(groups, y, row_scales)
+    return y.reshape(*values.shape[:-1], -1), row_scales.reshape(values.shape[:-1])
 
 
 def _dequantised(
@@ -83,15 +83,15 @@ def _dequantised(
 ) -> Tensor:
     """Sums as numbers: an integer bias before the scales, a float one after them."""
     added = per_row(bias, groups)
-    whole = bias is not None and not bias.is_floating_point()
+    before = bias is not None and not bias.is_floating_point()
     values = x.float()
-    if whole:
+    if added is not None and before:
         values = values + added
     if weight_scale is not None:
         values = values * per_row(scale_of(weight_scale), groups)
     if activation_scale is not None:
         values = values * activation_scale.float().reshape(-1, 1)
-    return values if added is None or whole else values + added
+    return values if added is None or before else values + added
 
 
 def npu_dequant_swiglu_quant(
@@ -127,9 +127,9 @@ def npu_dequant_swiglu_quant(
     last = -1 if activate_dim == x.dim() - 1 else activate_dim
     gated = _unit(values, activate_left, swiglu_mode, (clamp_limit, glu_alpha, glu_bias), last, name)
     scale, offset = per_row(quant_scale, groups), per_row(quant_offset, groups)
-    y, found = _quantised(gated, scale, offset, target_of(dst_type, name), quant_mode, True, name)
-    y, found = visited(groups, y, found)
-    return y.reshape(*x.shape[:-1], -1), found.reshape(x.shape[:-1])
+    y, row_scales = _quantised(gated, scale, offset, target_of(dst_type, name), quant_mode, True, name)
+    y, row_scales = visited(groups, y, row_scales)
+    return y.reshape(*x.shape[:-1], -1), row_scales.reshape(x.shape[:-1])
 
 
 def npu_swiglu_mx_quant(
@@ -177,5 +177,5 @@ def npu_gelu_quant(
     values = F.gelu(self.detach().float(), approximate=approximate)
     mode = 0 if quant_mode == "static" else 1
     scale = None if input_scale is None else input_scale.float()
-    y, found = _quantised(values, scale, input_offset, target_of(dst_type, name), mode, False, name)
-    return y, found if mode else found.new_empty(0)
+    y, row_scales = _quantised(values, scale, input_offset, target_of(dst_type, name), mode, False, name)
+    return y, row_scales if mode else row_scales.new_empty(0)

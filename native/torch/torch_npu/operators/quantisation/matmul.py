@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import ErrCode, dtype_of, require, unsupported
+from torch_npu.operators.common.arguments import DTypeCode, ErrCode, dtype_of, needed, require, unsupported
 from torch_npu.operators.quantisation.blocks import npu_anti_mx_quant
 from torch_npu.operators.quantisation.core import (
     FLOAT8,
@@ -39,7 +41,7 @@ def check_types(name: str, **codes: int | None) -> None:
 
 def check_dtype(name: str, argument: str, x: Tensor | None, allowed: tuple[torch.dtype, ...]) -> None:
     if x is not None and x.dtype not in allowed:
-        words = ", ".join(str(one).removeprefix("torch.") for one in allowed)
+        words = ", ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         require(False, f"{name}: {argument} is {x.dtype}; it must be one of {words}", ErrCode.TYPE)
 
 
@@ -58,13 +60,12 @@ def column(values: Tensor) -> Tensor:
 
 def scaled(sums: Tensor, scale: Tensor | None, pertoken: Tensor | None, bias: Tensor | None) -> Tensor:
     """Sums as numbers. An integer bias is added before the scales, a float one after them."""
-    whole = bias is not None and not bias.is_floating_point()
-    result = (sums + bias if whole else sums).float()
+    result = (sums if bias is None or bias.is_floating_point() else sums + bias).float()
     if scale is not None:
         result = result * scale_of(scale)
     if pertoken is not None:
         result = result * column(pertoken)
-    return result if bias is None or whole else result + bias.float()
+    return result + bias.float() if bias is not None and bias.is_floating_point() else result
 
 
 def _blown_up(scale: Tensor, rows: int, row_size: int, columns: int, column_size: int, name: str) -> Tensor:
@@ -92,9 +93,10 @@ def _mx_product(x1: Tensor, x2: Tensor, scale: Tensor, pertoken: Tensor | None, 
         pertoken is not None and pertoken.dtype == scale.dtype and (not any(sizes) or sizes[-1] == _MX_BLOCK),
         f"{name}: MX scales are those of both factors, for blocks of {_MX_BLOCK}; group_sizes are {sizes}",
     )
+    assert pertoken is not None
     left, right = (
-        npu_anti_mx_quant(one, its, axis=axis, dst_type=torch.float32, src_type=one.dtype)  # type: ignore[arg-type]
-        for one, its, axis in ((x1, pertoken, -1), (x2, scale, -2))
+        npu_anti_mx_quant(factor, its, axis=axis, dst_type=torch.float32, src_type=factor.dtype)
+        for factor, its, axis in ((x1, pertoken, -1), (x2, scale, -2))
     )
     return left @ right
 
@@ -125,7 +127,7 @@ def npu_quant_matmul(
     offset: Tensor | None = None,
     pertoken_scale: Tensor | None = None,
     bias: Tensor | None = None,
-    output_dtype: int | None = None,
+    output_dtype: DTypeCode | None = None,
     x1_dtype: int | None = None,
     x2_dtype: int | None = None,
     pertoken_scale_dtype: int | None = None,
@@ -151,8 +153,8 @@ def npu_quant_matmul(
         result = _mx_product(left, right, scale, pertoken_scale, list(group_sizes or ()), name)
         return (result if bias is None else result + bias.float()).to(output)
     if group_sizes and any(group_sizes):
-        require(pertoken_scale is not None, f"{name}: group_sizes need scales of both factors")
-        result = _block_product(left, right, scale, pertoken_scale, list(group_sizes), name)  # type: ignore[arg-type]
+        row_scale = needed(pertoken_scale, f"{name}: group_sizes need scales of both factors")
+        result = _block_product(left, right, scale, row_scale, list(group_sizes), name)
         return (result if bias is None else result + bias.float()).to(output)
     return as_output(product(left, right), scale, offset, pertoken_scale, bias, output)
 
@@ -170,23 +172,23 @@ def npu_add_quant_matmul(
     x1_scale_dtype: int | None = None,
     x2_scale_dtype: int | None = None,
 ) -> Tensor:
-    found = npu_quant_matmul(
+    product = npu_quant_matmul(
         x1,
         x2,
         x2_scale,
         pertoken_scale=x1_scale,
-        output_dtype=torch.float32,  # type: ignore[arg-type]
+        output_dtype=torch.float32,
         x1_dtype=x1_dtype,
         x2_dtype=x2_dtype,
         pertoken_scale_dtype=x1_scale_dtype,
         scale_dtype=x2_scale_dtype,
         group_sizes=group_sizes,
     )
-    return (self.float() + found).to(self.dtype)
+    return (self.float() + product).to(self.dtype)
 
 
-def npu_add_quant_matmul_(self: Tensor, x1: Tensor, x2: Tensor, x2_scale: Tensor, **options: object) -> Tensor:
-    return self.copy_(npu_add_quant_matmul(self, x1, x2, x2_scale, **options))  # type: ignore[arg-type]
+def npu_add_quant_matmul_(self: Tensor, x1: Tensor, x2: Tensor, x2_scale: Tensor, **options: Any) -> Tensor:
+    return self.copy_(npu_add_quant_matmul(self, x1, x2, x2_scale, **options))
 
 
 def npu_quant_matmul_gelu(
@@ -250,19 +252,21 @@ def npu_transpose_quant_batchmatmul(
 
 def antiquantised(weight: Tensor, scale: Tensor, offset: Tensor | None, group_size: int, name: str) -> Tensor:
     """(weight + offset) * scale in float32; with groups each row of the tables is for so many rows of the weight."""
-    tables = []
-    for one in (scale, offset):
-        table = None if one is None else scale_of(one)
-        if table is not None and group_size:
-            wanted = -(-weight.shape[-2] // group_size)
-            require(
-                table.dim() >= 2 and table.shape[-2] == wanted,
-                f"{name}: a table of {tuple(table.shape)} for {wanted} groups of {group_size} in {weight.shape[-2]} rows",
-            )
-            table = table.repeat_interleave(group_size, -2)[..., : weight.shape[-2], :]
-        tables.append(table)
-    values = weight.float() if tables[1] is None else weight.float() + tables[1]
-    return values * tables[0]
+
+    def fitted(numbers: Tensor) -> Tensor:
+        table = scale_of(numbers)
+        if not group_size:
+            return table
+        wanted = -(-weight.shape[-2] // group_size)
+        require(
+            table.dim() >= 2 and table.shape[-2] == wanted,
+            f"{name}: a table of {tuple(table.shape)} for {wanted} groups of {group_size} in {weight.shape[-2]} rows",
+        )
+        return table.repeat_interleave(group_size, -2)[..., : weight.shape[-2], :]
+
+    factor = fitted(scale)
+    values = weight.float() if offset is None else weight.float() + fitted(offset)
+    return values * factor
 
 
 def npu_weight_quant_batchmatmul(
@@ -326,7 +330,8 @@ def npu_quant_conv2d(
     if not input.is_floating_point():
         sums = sums.to(torch.int32)
 
-    def channels(one: Tensor | None) -> Tensor | None:
-        return one.reshape(-1, 1, 1) if one is not None and one.numel() > 1 else one
+    def channels(table: Tensor) -> Tensor:
+        return table.reshape(-1, 1, 1) if table.numel() > 1 else table
 
-    return as_output(sums, channels(scale), channels(offset), None, channels(bias), output)  # type: ignore[arg-type]
+    shift, added = (None if table is None else channels(table) for table in (offset, bias))
+    return as_output(sums, channels(scale), shift, None, added, output)

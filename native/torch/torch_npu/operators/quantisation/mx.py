@@ -83,15 +83,15 @@ def npu_dynamic_block_mx_quant(
     target = mx_target(dst_type, round_mode, scale_alg, dst_type_max, name)
     rows, columns = input.shape[-2:]
     padded = F.pad(input.detach().float(), (0, -columns % _BLOCK, 0, -rows % _BLOCK))
-    squares = padded.unflatten(-1, (-1, _BLOCK)).unflatten(-3, (-1, _BLOCK))
+    squares = torch.unflatten(torch.unflatten(padded, -1, (-1, _BLOCK)), -3, (-1, _BLOCK))
     exponent = mx_exponent(squares.abs().amax((-3, -1)), target, scale_alg)
     tall = exponent.repeat_interleave(_BLOCK, -2)[..., :rows, :]
     broad = exponent.repeat_interleave(_BLOCK, -1)[..., :columns]
     values = torch.ldexp(input.detach().float(), -tall.repeat_interleave(_BLOCK, -1)[..., :columns])
     along_rows = mx_scales(tall)
     along_columns = mx_scales(broad.transpose(-1, -2)).transpose(-2, -3)
-    found = [one.contiguous().view(torch.float8_e8m0fnu) for one in (along_rows, along_columns)]
-    return store(values, target), *found
+    by_row, by_column = (codes.contiguous().view(torch.float8_e8m0fnu) for codes in (along_rows, along_columns))
+    return store(values, target), by_row, by_column
 
 
 def _no_groups(name: str, group_index: Tensor | None) -> None:
@@ -117,7 +117,7 @@ def _npu_swiglu_backward_mx_quant_with_dual_axis(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     name = "_npu_swiglu_backward_mx_quant_with_dual_axis"
     _no_groups(name, group_index)
-    grad = gradient(lambda one: swiglu(one, activate_left, name), y_grad.float(), x.float())
+    grad = gradient(lambda z: swiglu(z, activate_left, name), y_grad.float(), x.float())
     return npu_dynamic_mx_quant_with_dual_axis(
         grad, round_mode=round_mode, dst_type=dst_type, scale_alg=scale_alg, dst_type_max=dst_type_max
     )

@@ -10,7 +10,7 @@ from torch_npu.operators.quantisation.core import dynamic, static, target_of
 
 
 def _norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
-    y = torch.ops.npu.npu_rms_norm(wide(x.detach()), wide(gamma.detach()), epsilon)[0]
+    y: Tensor = torch.ops.npu.npu_rms_norm(wide(x.detach()), wide(gamma.detach()), epsilon)[0]
     return y if beta is None else y + wide(beta.detach())
 
 

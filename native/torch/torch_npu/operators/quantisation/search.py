@@ -62,6 +62,6 @@ def npu_ifmr(
     scales = torch.where(scales > 0, scales, torch.ones_like(scales))
     offsets = (_LOW - bottom / scales).round() if with_offset else torch.zeros_like(scales)
     values = data.detach().float().reshape(1, -1)
-    made = ((values / scales + offsets).round().clamp(_LOW, _HIGH) - offsets) * scales
-    best = (made - values).square().sum(1).argmin()
+    restored = ((values / scales + offsets).round().clamp(_LOW, _HIGH) - offsets) * scales
+    best = (restored - values).square().sum(1).argmin()
     return scales[best, 0], offsets[best, 0]

@@ -105,12 +105,11 @@ def npu_dequant_bias(
     output_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """An integer bias belongs to the sums, a float one to what they mean."""
-    whole = bias is not None and not bias.is_floating_point()
-    sums = x + bias if whole else x
+    sums = x if bias is None or bias.is_floating_point() else x + bias
     result = sums.float() * scale_of(weight_scale)
     if activation_scale is not None:
         result = result * activation_scale.float().reshape(-1, 1)
-    if bias is not None and not whole:
+    if bias is not None and bias.is_floating_point():
         result = result + bias.float()
     return result.to(output_dtype or torch.float16)
 
@@ -211,7 +210,7 @@ def npu_quant_scatter_(
     values = static(updates, quant_scales, quant_zero_points, target, divide=True, axis=quant_axis)
     if indices.dim() == 1:
         return scatter_update_(self, indices, values, axis)
-    for number, (batch, start) in enumerate(indices.long().split(1, -1) for indices in indices.split(1)):
+    for number, (batch, start) in enumerate(torch.split(row.long(), 1, -1) for row in torch.split(indices, 1)):
         chosen = self.index_select(0, batch.reshape(-1))
         self.index_copy_(0, batch.reshape(-1), scatter_update_(chosen, start, values[number : number + 1], axis))
     return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -24,9 +24,9 @@ def order(steps: int, backwards: bool) -> Iterable[int]:
     return reversed(range(steps)) if backwards else range(steps)
 
 
-def stacked(kept: dict[int, tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+def stacked(kept: Mapping[int, tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """Results of steps, however they were visited, as [T, ...]."""
-    return tuple(torch.stack(one) for one in zip(*(kept[step] for step in range(len(kept))), strict=True))
+    return tuple(torch.stack(results) for results in zip(*(kept[step] for step in range(len(kept))), strict=True))
 
 
 def hold(new: Tensor, old: Tensor, mask: Tensor | None) -> Tensor:

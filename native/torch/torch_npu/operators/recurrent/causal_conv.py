@@ -28,14 +28,14 @@ _BY_BLOCKS = (
 
 @dataclass(frozen=True)
 class _Sequences:
-    """For each sequence where it begins, how long it is, its slot, whether it is computed; for each token its sequence and place."""
+    """For each sequence where it begins, how long it is, its slot, whether it is computed; for each token its sequence and position."""
 
     starts: Tensor
     lengths: Tensor
     slots: Tensor
     valid: Tensor
     member: Tensor
-    place: Tensor
+    position: Tensor
 
 
 def _sequences(
@@ -59,33 +59,33 @@ def _sequences(
         slots = torch.arange(count, device=x.device)
     else:
         slots = check_indices(cache_indices, count, name, "cache_indices")
-    places = torch.arange(tokens, device=x.device)
-    member = torch.searchsorted(bounds[1:].contiguous(), places, right=True).clamp(max=max(count - 1, 0))
-    return _Sequences(starts, bounds[1:] - starts, slots, slots != pad, member, places - starts[member])
+    positions = torch.arange(tokens, device=x.device)
+    member = torch.searchsorted(bounds[1:].contiguous(), positions, right=True).clamp(max=max(count - 1, 0))
+    return _Sequences(starts, bounds[1:] - starts, slots, slots != pad, member, positions - starts[member])
 
 
 def _history(
     own: Tensor, at: _Sequences, taps: int, mode: Tensor | None, run_mode: int, offset: Tensor | None, name: str
 ) -> Tensor:
     """[sequences, taps - 1, channels] before the first token: from the pool, or zeros where a sequence begins."""
-    found = own[:, : taps - 1]
+    history = own[:, : taps - 1]
     if offset is not None:
         rows = torch.arange(taps - 1, device=own.device)
-        places = (offset.unsqueeze(1) + rows).unsqueeze(-1).expand(-1, -1, own.shape[-1])
-        found = own.gather(1, places)
+        positions = (offset.unsqueeze(1) + rows).unsqueeze(-1).expand(-1, -1, own.shape[-1])
+        history = own.gather(1, positions)
     if mode is None:
         used = at.valid if run_mode else torch.zeros_like(at.valid)
     else:
         used = check_indices(mode, at.slots.shape[0], name, "initial_state_mode") != 0
-    return torch.where((used & at.valid).reshape(-1, 1, 1), found, 0)
+    return torch.where((used & at.valid).reshape(-1, 1, 1), history, 0)
 
 
-def _at(x: Tensor, history: Tensor, at: _Sequences, sequence: Tensor, place: Tensor) -> Tensor:
-    """The input of a sequence at a place, which is negative in its history. x is [tokens, channels]."""
+def _at(x: Tensor, history: Tensor, at: _Sequences, sequence: Tensor, position: Tensor) -> Tensor:
+    """The input of a sequence at a position, which is negative in its history. x is [tokens, channels]."""
     past = history.shape[1]
-    here = x.index_select(0, (at.starts[sequence] + place).clamp(0, max(x.shape[0] - 1, 0)))
-    before = history[sequence, (place + past).clamp(0, past - 1)]
-    return torch.where((place >= 0).unsqueeze(-1), here, before)
+    here = x.index_select(0, (at.starts[sequence] + position).clamp(0, max(x.shape[0] - 1, 0)))
+    before = history[sequence, (position + past).clamp(0, past - 1)]
+    return torch.where((position >= 0).unsqueeze(-1), here, before)
 
 
 def _kept(x: Tensor, history: Tensor, own: Tensor, at: _Sequences, drafts: bool, name: str) -> Tensor:
@@ -101,9 +101,9 @@ def _kept(x: Tensor, history: Tensor, own: Tensor, at: _Sequences, drafts: bool,
         )
     rows = []
     for row in range(own.shape[1]):
-        place = row - (past - 1)
-        made = _at(x, history, at, every, torch.full_like(at.lengths, place)).to(own.dtype)
-        rows.append(torch.where((place < at.lengths).unsqueeze(-1), made, own[:, row]))
+        position = row - (past - 1)
+        rows_at = _at(x, history, at, every, torch.full_like(at.lengths, position)).to(own.dtype)
+        rows.append(torch.where((position < at.lengths).unsqueeze(-1), rows_at, own[:, row]))
     return torch.stack(rows, 1)
 
 
@@ -159,7 +159,7 @@ def npu_fused_causal_conv1d(
     history = _history(own, at, taps, initial_state_mode, options.get("run_mode") or 0, offset, name).to(x.dtype)
     total = wide(flat) * wide(weight[-1])
     for tap in range(taps - 1):
-        total = total + wide(_at(flat, history, at, at.member, at.place - (taps - 1) + tap)) * wide(weight[tap])
+        total = total + wide(_at(flat, history, at, at.member, at.position - (taps - 1) + tap)) * wide(weight[tap])
     if bias is not None:
         total = total + wide(bias)
     activation = _ACTIVATIONS[options.get("activation", "None")]

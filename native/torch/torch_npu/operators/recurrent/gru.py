@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import gradient, require, unsupported
+from torch_npu.operators.common.arguments import gradients, require, unsupported
 from torch_npu.operators.recurrent._steps import check_one_layer, hold, of_sequence, stacked, step_mask
 
 Six = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -34,9 +34,9 @@ def _gru_steps(
     kept = {}
     for step in range(len(x)):
         from_hidden = h @ weight_hidden if bias_hidden is None else h @ weight_hidden + bias_hidden
-        given, held = from_input[step].chunk(3, -1), from_hidden.chunk(3, -1)
-        reset, update = (given[0] + held[0]).sigmoid(), (given[1] + held[1]).sigmoid()
-        new = (given[2] + reset * held[2]).tanh()
+        fed, held = from_input[step].chunk(3, -1), from_hidden.chunk(3, -1)
+        reset, update = (fed[0] + held[0]).sigmoid(), (fed[1] + held[1]).sigmoid()
+        new = (fed[2] + reset * held[2]).tanh()
         after = new + update * (h - new)
         here = None if mask is None else mask[step]
         h = hold(after, h, here)
@@ -68,9 +68,10 @@ def npu_gru(
     """y, h, update, reset, new and the hidden part of new. Training or not, it is the same."""
     check_one_layer("npu_gru", num_layers, dropout, bidirectional)
     x = input.transpose(0, 1) if batch_first else input
-    biases = (bias_input, bias_hidden) if has_biases else (None, None)
-    y, *rest = _gru_steps(x, hx, weight_input, weight_hidden, *biases, _gru_mask(seq_length, x))
-    h, update, reset, new, hidden_new = rest
+    b_i, b_h = (bias_input, bias_hidden) if has_biases else (None, None)
+    y, h, update, reset, new, hidden_new = _gru_steps(
+        x, hx, weight_input, weight_hidden, b_i, b_h, _gru_mask(seq_length, x)
+    )
     return y.transpose(0, 1) if batch_first else y, h, update, reset, new, hidden_new
 
 
@@ -99,8 +100,8 @@ def npu_gru_backward(
 
     grads = [of_sequence(grad, like, -1) for grad, like in ((grady, y_output), (gradh, h_output))]
     leaves = (input, weight_input, weight_hidden, bias_input, bias_hidden, hx)
-    found: Six = gradient(forward, grads, *leaves)
-    return found
+    dx, dw_i, dw_h, db_i, db_h, dh = gradients(forward, grads, *leaves)
+    return dx, dw_i, dw_h, db_i, db_h, dh
 
 
 def _thnn_fused_gru_cell(
@@ -110,10 +111,10 @@ def _thnn_fused_gru_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    found: tuple[Tensor, Tensor] = torch.ops.aten._thnn_fused_gru_cell(
+    results: tuple[Tensor, Tensor] = torch.ops.aten._thnn_fused_gru_cell(
         input_gates, hidden_gates, hx, input_bias, hidden_bias
     )
-    return found
+    return results
 
 
 def _layers(
@@ -145,8 +146,8 @@ def _lstm_npu(
 ) -> tuple[Tensor, ...]:
     """y, h, c; the seven saved gates are empty, because `_lstm_npu_backward` computes what it needs itself."""
     options = (has_biases, num_layers, dropout, train, bidirectional)
-    found = _layers(torch._VF.lstm, input, list(hx), list(params), options, batch_first, batch_sizes)
-    return (*found, *(input.new_empty(0) for _ in range(7)))
+    results = _layers(torch._VF.lstm, input, list(hx), list(params), options, batch_first, batch_sizes)
+    return (*results, *(input.new_empty(0) for _ in range(7)))
 
 
 def _gru_npu(
@@ -164,8 +165,8 @@ def _gru_npu(
 ) -> tuple[Tensor, ...]:
     """y and h; the five saved gates are empty, because `_gru_npu_backward` computes what it needs itself."""
     options = (has_biases, num_layers, dropout, train, bidirectional)
-    found = _layers(torch._VF.gru, input, hx, list(params), options, batch_first, batch_sizes)
-    return (*found, *(input.new_empty(0) for _ in range(5)))
+    results = _layers(torch._VF.gru, input, hx, list(params), options, batch_first, batch_sizes)
+    return (*results, *(input.new_empty(0) for _ in range(5)))
 
 
 def _check_repeatable(name: str, dropout: float, train: bool, num_layers: int) -> None:
@@ -205,8 +206,8 @@ def _lstm_npu_backward(
     def forward(x: Tensor, first_h: Tensor, first_c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         return _layers(torch._VF.lstm, x, [first_h, first_c], list(weights), options, batch_first, batch_sizes)
 
-    found = gradient(forward, (grad_y, grad_hy, grad_cy), input, *hx, *params)
-    return found[0], list(found[1:3]), list(found[3:])
+    grads = gradients(forward, (grad_y, grad_hy, grad_cy), input, *hx, *params)
+    return grads[0], list(grads[1:3]), list(grads[3:])
 
 
 def _gru_npu_backward(
@@ -236,5 +237,5 @@ def _gru_npu_backward(
     def forward(x: Tensor, first: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         return _layers(torch._VF.gru, x, first, list(weights), options, batch_first, batch_sizes)
 
-    found = gradient(forward, (grad_y, grad_h), input, hx, *params)
-    return found[0], found[1], list(found[2:])
+    grads = gradients(forward, (grad_y, grad_h), input, hx, *params)
+    return grads[0], grads[1], list(grads[2:])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,10 +35,8 @@ class _Tokens:
     log_decay: Tensor | None  # [tokens, value heads, 1 or key width]
 
     def at(self, rows: Tensor) -> _Tokens:
-        return _Tokens(*(None if one is None else one.index_select(0, rows) for one in self._all()))  # type: ignore[arg-type]
-
-    def _all(self) -> tuple[Tensor | None, ...]:
-        return self.q, self.k, self.v, self.beta, self.log_decay
+        q, k, v, beta = (tensor.index_select(0, rows) for tensor in (self.q, self.k, self.v, self.beta))
+        return _Tokens(q, k, v, beta, None if self.log_decay is None else self.log_decay.index_select(0, rows))
 
 
 def _tokens(
@@ -56,13 +55,13 @@ def _tokens(
         ErrCode.VALUE,
     )
     gate = (tokens, value.shape[1])
-    for what, given, wanted in (("beta", beta, gate), ("g", g, gate), ("gk", gk, (*gate, width))):
+    for what, tensor, wanted in (("beta", beta, gate), ("g", g, gate), ("gk", gk, (*gate, width))):
         require(
-            given is None or tuple(given.shape) == wanted,
-            f"{name}: {what} must be {wanted}, not {tuple(given.shape) if given is not None else None}",
+            tensor is None or tuple(tensor.shape) == wanted,
+            f"{name}: {what} must be {wanted}, not {tuple(tensor.shape) if tensor is not None else None}",
         )
     group = value.shape[1] // heads
-    q, k, v = (wide(one) for one in (query, key, value))
+    q, k, v = (wide(x) for x in (query, key, value))
     decay = None if g is None else wide(g).to(v.dtype).unsqueeze(-1)
     if gk is not None:
         decay = wide(gk).to(v.dtype) if decay is None else decay + wide(gk).to(v.dtype)
@@ -73,13 +72,13 @@ def _tokens(
     )  # fmt: skip
 
 
-def _step(state: Tensor, one: _Tokens) -> tuple[Tensor, Tensor]:
+def _step(state: Tensor, token: _Tokens) -> tuple[Tensor, Tensor]:
     """State [rows, heads, value width, key width] after a token of each row, and what it answers."""
-    if one.log_decay is not None:
-        state = state * one.log_decay.exp().unsqueeze(-2)
-    held = (state * one.k.unsqueeze(-2)).sum(-1)
-    state = state + (one.beta * (one.v - held)).unsqueeze(-1) * one.k.unsqueeze(-2)
-    return state, (state * one.q.unsqueeze(-2)).sum(-1)
+    if token.log_decay is not None:
+        state = state * token.log_decay.exp().unsqueeze(-2)
+    held = (state * token.k.unsqueeze(-2)).sum(-1)
+    state = state + (token.beta * (token.v - held)).unsqueeze(-1) * token.k.unsqueeze(-2)
+    return state, (state * token.q.unsqueeze(-2)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -131,10 +130,10 @@ def _by_position(tokens: _Tokens, pool: Tensor, at: _Places) -> Tensor:
     for position in range(int(at.counts.max()) if at.counts.numel() else 0):
         active = (at.counts > position).nonzero().squeeze(1)
         rows = at.starts.index_select(0, active) + position
-        made, out = _step(state.index_select(0, active), tokens.at(rows))
-        state = state.index_copy(0, active, made)
+        new_state, out = _step(state.index_select(0, active), tokens.at(rows))
+        state = state.index_copy(0, active, new_state)
         slots = at.writes.index_select(0, rows)
-        store_slots(pool, slots, made, slots >= 0)
+        store_slots(pool, slots, new_state, slots >= 0)
         parts.append(out)
         order.append(rows)
     if not parts:
@@ -189,39 +188,43 @@ def npu_recurrent_gated_delta_rule(
 
 
 def npu_recurrent_gated_delta_rule_functional(
-    query: Tensor, key: Tensor, value: Tensor, state: Tensor, **options: object
+    query: Tensor, key: Tensor, value: Tensor, state: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """The output, and the states of which the given ones are not touched."""
-    made = state.clone()
-    return npu_recurrent_gated_delta_rule(query, key, value, made, **options), made  # type: ignore[arg-type]
+    new_state = state.clone()
+    return npu_recurrent_gated_delta_rule(query, key, value, new_state, **options), new_state
 
 
 def _chunks(x: Tensor, count: int) -> Tensor:
     """[tokens, heads, width] as [heads, chunks, tokens of a chunk, width], filled up with zeros."""
-    return F.pad(x, (0, 0, 0, 0, 0, count * _CHUNK - x.shape[0])).unflatten(0, (count, _CHUNK)).permute(2, 0, 1, 3)
+    return torch.unflatten(F.pad(x, (0, 0, 0, 0, 0, count * _CHUNK - x.shape[0])), 0, (count, _CHUNK)).permute(
+        2, 0, 1, 3
+    )
 
 
 def _inverse(lower: Tensor) -> Tensor:
     """Of 1 + a strictly lower triangle: of its diagonal blocks of 1, 2, 4 and so on. A solver takes ten times as long for many small
     systems, and a product of powers is not stable."""
     size = lower.shape[-1]
-    found = torch.ones_like(lower[..., :1]).unsqueeze(-1)  # [..., blocks, block, block]
+    inverse = torch.ones_like(lower[..., :1]).unsqueeze(-1)  # [..., blocks, block, block]
     block = 1
     while block < size:
-        pairs = lower.unflatten(-1, (-1, 2 * block)).unflatten(-3, (-1, 2 * block)).diagonal(dim1=-4, dim2=-2)
+        pairs = torch.unflatten(torch.unflatten(lower, -1, (-1, 2 * block)), -3, (-1, 2 * block)).diagonal(
+            dim1=-4, dim2=-2
+        )
         below = pairs.movedim(-1, -3)[..., block:, :block]
-        first, second = found[..., 0::2, :, :], found[..., 1::2, :, :]
+        first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
         left = torch.cat((first, -(second @ below @ first)), -2)
         right = torch.cat((torch.zeros_like(second), second), -2)
-        found, block = torch.cat((left, right), -1), 2 * block
-    return found.squeeze(-3)
+        inverse, block = torch.cat((left, right), -1), 2 * block
+    return inverse.squeeze(-3)
 
 
 def _chunked(tokens: _Tokens, state: Tensor) -> tuple[Tensor, Tensor]:
     """One sequence. Inside of a chunk the corrections of all tokens are one triangular system; the state passes between chunks."""
     length = tokens.v.shape[0]
     count = -(-length // _CHUNK)
-    q, k, v, beta = (_chunks(one, count) for one in (tokens.q, tokens.k, tokens.v, tokens.beta))
+    q, k, v, beta = (_chunks(x, count) for x in (tokens.q, tokens.k, tokens.v, tokens.beta))
     decay = torch.zeros_like(tokens.beta) if tokens.log_decay is None else tokens.log_decay
     level = _chunks(decay, count).cumsum(-2)
     later = torch.ones(_CHUNK, _CHUNK, dtype=torch.bool, device=v.device).triu(1)

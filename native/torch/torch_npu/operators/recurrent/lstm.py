@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import gradient, require
+from torch_npu.operators.common.arguments import gradients, require
 from torch_npu.operators.recurrent._steps import check_one_layer, hold, of_sequence, order, stacked, step_mask
 
 Eight = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -95,8 +95,7 @@ def npu_lstm_backward(
 
     pairs = ((grady, y_output), (gradh, h_output), (gradc, c_output))
     grads = [of_sequence(grad, like, -1) for grad, like in pairs]
-    found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = gradient(forward, grads, input, weight, bias, hx, cx)
-    return found
+    return gradients(forward, grads, input, weight, bias, hx, cx)
 
 
 def npu_lstm_cell(
@@ -137,7 +136,7 @@ def npu_lstm_cell_backward(
     tanhc: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of input, w_ih, w_hh, h, c and of the two biases, from the gates of the forward call."""
-    to_h = sum((one for one in (grady, gradh) if one is not None), torch.zeros_like(h_output))
+    to_h = sum((grad for grad in (grady, gradh) if grad is not None), torch.zeros_like(h_output))
     to_c = to_h * o * (1 - tanhc.square())
     to_c = to_c if gradc is None else to_c + gradc
     to_gates = torch.cat(
@@ -230,5 +229,4 @@ def npu_lstm_data_backward(
     last = 0 if flag_direction else -1
     pairs = ((grady_opt, y), (gradh_opt, h), (gradc_opt, c))
     grads = [of_sequence(grad, like, last) for grad, like in pairs]
-    found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = gradient(forward, grads, input, weight, bias, init_h, init_c)
-    return found
+    return gradients(forward, grads, input, weight, bias, init_h, init_c)

@@ -17,7 +17,7 @@ def index_scores(query: Tensor, key: Tensor, weights: Tensor, mode: int, name: s
     batch, rows, heads, _ = query.shape
     kv_heads = key.shape[2]
     require(heads % kv_heads == 0, f"{name}: {heads} heads of query for {kv_heads} of key")
-    q = wide(query).unflatten(2, (kv_heads, heads // kv_heads))
+    q = torch.unflatten(wide(query), 2, (kv_heads, heads // kv_heads))
     products = torch.einsum("bskgd,btkd->bskgt", q, wide(key)).relu()
     scores = (products * wide(weights).reshape(batch, rows, kv_heads, -1, 1)).sum(3)
     hidden = Band(None, key.shape[1] - rows).full(rows, key.shape[1], query.device) if mode == 3 else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from torch_npu.operators.attention.core import attention
 from torch_npu.operators.attention.layouts import check_layout, check_operands, from_heads, to_heads
 from torch_npu.operators.attention.masks import Band
 from torch_npu.operators.attention.problem import Spec
-from torch_npu.operators.common.arguments import ErrCode, gradient, refuse, require, unsupported, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, refuse, require, unsupported, wide
 from torch_npu.operators.sparse._core import MAX, index_scores, unseen
 
 
@@ -30,7 +32,7 @@ def _block_call(
         ErrCode.VALUE,
     )
     assert block is not None
-    q, k, v = (to_heads(one, layout, 0, name) for one in (query, key, value))
+    q, k, v = (to_heads(x, layout, 0, name) for x in (query, key, value))
     check_operands(q, k, v, name)
     rows, columns = q.shape[2], k.shape[2]
     wanted = (-(-rows // block[0]), -(-columns // block[1]))
@@ -57,11 +59,11 @@ def npu_block_sparse_attention(
         kv_input_layout.upper() == layout,
         f"{name}: layouts of query and key differ: {q_input_layout}, {kv_input_layout}",
     )
-    for given, tensor in ((actual_seq_lengths, query), (actual_seq_lengths_kv, key)):
+    for lengths, tensor in ((actual_seq_lengths, query), (actual_seq_lengths_kv, key)):
         whole = tensor.shape[0] if layout == "TND" else tensor.shape[2]
-        if given and any(one != whole for one in given):
+        if lengths and any(length != whole for length in lengths):
             raise unsupported(
-                f"{name}: lengths {list(given)}; whole sequences ({whole}) are computed, call it for each"
+                f"{name}: lengths {list(lengths)}; whole sequences ({whole}) are computed, call it for each"
             )
     heads = key.shape[1]
     require(
@@ -78,7 +80,7 @@ def npu_block_sparse_attention_backward(
     scale_value: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """What the forward call kept is computed again."""
-    found: tuple[Tensor, Tensor, Tensor] = gradient(
+    return gradients(
         lambda q, k, v: npu_block_sparse_attention(
             q, k, v, block_sparse_mask, block_shape or [], q_input_layout=q_input_layout, kv_input_layout=kv_input_layout,
             num_key_value_heads=num_key_value_heads, scale_value=scale_value, actual_seq_lengths=actual_seq_lengths,
@@ -86,7 +88,6 @@ def npu_block_sparse_attention_backward(
         )[0],
         d_out, query, key, value,
     )  # fmt: skip
-    return found
 
 
 def npu_lightning_indexer(
@@ -134,7 +135,7 @@ def npu_sparse_flash_attention(
     require((query_rope is None) == (key_rope is None), f"{name}: query_rope and key_rope must be given together")
     q = query if query_rope is None else torch.cat((query, query_rope), -1)
     k = key if key_rope is None else torch.cat((key, key_rope), -1)
-    q, k, v = (one.transpose(1, 2) for one in (q, k, value))
+    q, k, v = (x.transpose(1, 2) for x in (q, k, value))
     check_operands(q, k, v, name)
     mask = unseen(sparse_indices, k.shape[2], sparse_block_size).repeat_interleave(q.shape[1] // k.shape[1], 1)
     band = Band(None, k.shape[2] - q.shape[2]) if sparse_mode == 3 else Band()
@@ -152,9 +153,9 @@ def npu_sparse_flash_attention_grad(
     attention_mode: int | None = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Of query, key, value and the rope parts (empty without them). What the forward call kept is computed again."""
-    ropes = [one for one in (query_rope, key_rope) if one is not None]
+    ropes = [rope for rope in (query_rope, key_rope) if rope is not None]
     require(len(ropes) != 1, "npu_sparse_flash_attention_grad: query_rope and key_rope must be given together")
-    given = {
+    options: dict[str, Any] = {
         "actual_seq_lengths_query": actual_seq_qlen, "actual_seq_lengths_kv": actual_seq_kvlen, "layout_query": layout or "BSND",
         "layout_kv": layout or "BSND", "sparse_mode": 3 if sparse_mode is None else sparse_mode,
         "pre_tokens": MAX if pre_tokens is None else pre_tokens, "next_tokens": MAX if next_tokens is None else next_tokens,
@@ -162,11 +163,13 @@ def npu_sparse_flash_attention_grad(
     }  # fmt: skip
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *rope: Tensor) -> Tensor:
-        more = dict(zip(("query_rope", "key_rope"), rope, strict=False))
-        return npu_sparse_flash_attention(q, k, v, sparse_indices, scale_value, **given, **more)[0]  # type: ignore[arg-type]
+        more: dict[str, Any] = dict(zip(("query_rope", "key_rope"), rope, strict=False))
+        return npu_sparse_flash_attention(q, k, v, sparse_indices, scale_value, **options, **more)[0]
 
-    found = gradient(forward, d_out, query, key, value, *ropes)
-    return *found[:3], *(found[3:] or (query.new_empty(0), query.new_empty(0)))
+    grads = gradients(forward, d_out, query, key, value, *ropes)
+    dq, dk, dv, *of_ropes = grads
+    dq_rope, dk_rope = of_ropes or (query.new_empty(0), query.new_empty(0))
+    return dq, dk, dv, dq_rope, dk_rope
 
 
 def npu_nsa_compress(
@@ -189,13 +192,13 @@ def npu_nsa_compress(
         f"{name}: compress_stride must be in 1 to {compress_block_size}, not {compress_stride}",
         ErrCode.VALUE,
     )
-    ends = [input.shape[0]] if actual_seq_len is None else [int(one) for one in actual_seq_len]
-    made = []
+    ends = [input.shape[0]] if actual_seq_len is None else [int(end) for end in actual_seq_len]
+    compressed = []
     for start, end in zip([0, *ends], ends, strict=False):
         if end - start >= compress_block_size:
             blocks = wide(input[start:end]).unfold(0, compress_block_size, compress_stride)
-            made.append(torch.einsum("bndt,tn->bnd", blocks, wide(weight)))
-    whole = torch.cat(made) if made else wide(input)[:0]
+            compressed.append(torch.einsum("bndt,tn->bnd", blocks, wide(weight)))
+    whole = torch.cat(compressed) if compressed else wide(input)[:0]
     return whole.to(input.dtype)
 
 
@@ -203,8 +206,7 @@ def npu_nsa_compress_grad(
     grad: Tensor, input: Tensor, weight: Tensor, compress_block_size: int, compress_stride: int, *,
     actual_seq_len: list[int] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    found: tuple[Tensor, Tensor] = gradient(
+    return gradients(
         lambda x, w: npu_nsa_compress(x, w, compress_block_size, compress_stride, actual_seq_len=actual_seq_len),
         grad, input, weight,
     )  # fmt: skip
-    return found

@@ -53,7 +53,7 @@ class _Blocks:
 
     def best(self, shares: Tensor, kv_heads: int, blocks: int, hidden: Tensor | None) -> Tensor:
         """[rows, key heads, count] of int32; shares are [heads, rows, columns]."""
-        grouped = shares.unflatten(0, (kv_heads, -1)).sum(1)
+        grouped = torch.unflatten(shares, 0, (kv_heads, -1)).sum(1)
         worth = grouped @ self.shared(shares.shape[-1], blocks, shares.device).to(shares.dtype)
         if hidden is not None:
             worth = worth.masked_fill(hidden[: worth.shape[1], :blocks].bool(), -torch.inf)
@@ -87,14 +87,14 @@ def npu_nsa_compress_attention(
     whose blocks are those that its compressed keys touch). Output, blocks [tokens, key heads, count], statistics [tokens, heads, 8]."""
     name = "npu_nsa_compress_attention"
     sizes = _Blocks(name, compress_block_size, compress_stride, select_block_size, select_block_count)
-    q, k, v = (to_heads(one, "TND", 0, name) for one in (query, key, value))
+    q, k, v = (to_heads(x, "TND", 0, name) for x in (query, key, value))
     check_operands(q, k, v, name)
     require(q.shape[1] == head_num, f"{name}: the query has {q.shape[1]} heads, head_num is {head_num}")
     rows = lengths(actual_seq_qlen or [query.shape[0]], query.shape[0], f"{name}: actual_seq_qlen")
     columns = lengths(actual_cmp_seq_kvlen or [key.shape[0]], key.shape[0], f"{name}: actual_cmp_seq_kvlen")
     if actual_sel_seq_kvlen is None:
-        ends = [(one - 1) * compress_stride + compress_block_size if one else 0 for one in columns]
-        blocks = [-(-one // select_block_size) for one in ends]
+        ends = [(count - 1) * compress_stride + compress_block_size if count else 0 for count in columns]
+        blocks = [-(-end // select_block_size) for end in ends]
     else:
         blocks = lengths(actual_sel_seq_kvlen, actual_sel_seq_kvlen[-1], f"{name}: actual_sel_seq_kvlen")
     require(
@@ -107,10 +107,10 @@ def npu_nsa_compress_attention(
             f"{name}: {what} must cover {max(rows)} rows and {most} columns",
         )
     parts = zip(cut(q, rows, 2), cut(k, columns, 2), cut(v, columns, 2), blocks, strict=True)
-    made = [_attend(a, b, c, scale_value, sizes, count, atten_mask, topk_mask) for a, b, c, count in parts]
-    out, top, total = (torch.cat([one[at] for one in made], 2).squeeze(0).transpose(0, 1) for at in range(3))
-    chosen = torch.cat([one[3] for one in made])
-    return out, chosen, *(one.unsqueeze(-1).expand(-1, -1, _LANES) for one in (top, total))
+    results = [_attend(a, b, c, scale_value, sizes, count, atten_mask, topk_mask) for a, b, c, count in parts]
+    out, top, total = (torch.cat([result[at] for result in results], 2).squeeze(0).transpose(0, 1) for at in range(3))
+    chosen = torch.cat([result[3] for result in results])
+    return out, chosen, top.unsqueeze(-1).expand(-1, -1, _LANES), total.unsqueeze(-1).expand(-1, -1, _LANES)
 
 
 def npu_nsa_compress_attention_infer(
@@ -137,13 +137,16 @@ def npu_nsa_compress_attention_infer(
         block_table is not None and len(block_table) == batch,
         f"{name}: block_table is needed, with a row for each of {batch} sequences",
     )
-    for what, given in (("actual_cmp_seq_kvlen", actual_cmp_seq_kvlen), ("actual_sel_seq_kvlen", actual_sel_seq_kvlen)):
-        require(given is not None and len(given) == batch, f"{name}: {what} must have {batch} entries, not {given}")
+    numbers = {"actual_cmp_seq_kvlen": actual_cmp_seq_kvlen, "actual_sel_seq_kvlen": actual_sel_seq_kvlen}
+    for what, counts in numbers.items():
+        require(counts is not None and len(counts) == batch, f"{name}: {what} must have {batch} entries, not {counts}")
     assert block_table is not None and actual_cmp_seq_kvlen is not None and actual_sel_seq_kvlen is not None
     outs, chosen = [], []
     for number, (length, blocks) in enumerate(zip(actual_cmp_seq_kvlen, actual_sel_seq_kvlen, strict=True)):
         pages = block_table[number]
-        k, v = (sequence(one, pages, int(length), key_value_head_num, page_block_size, name) for one in (key, value))
+        k, v = (
+            sequence(cache, pages, int(length), key_value_head_num, page_block_size, name) for cache in (key, value)
+        )
         q = query[number].reshape(1, head_num, 1, -1)
         check_operands(q, k, v, name)
         out, _, _, best = _attend(q, k, v, scale_value, sizes, int(blocks), None, None)
@@ -181,9 +184,9 @@ def npu_nsa_compress_infer__cache(
         start = int(length) - compress_block_size
         if start < 0 or start % compress_stride:
             continue
-        places = torch.arange(start, int(length), device=input.device)
-        pages = block_table[number].long()[places // page_block_size]
-        block = wide(input[pages, places % page_block_size])
-        made = (block * wide(weight).unsqueeze(-1)).sum(0, keepdim=True)
-        rows.index_copy_(0, slot_mapping.reshape(-1)[number : number + 1].long(), made.to(cache.dtype))
+        positions = torch.arange(start, int(length), device=input.device)
+        pages = block_table[number].long()[positions // page_block_size]
+        block = wide(input[pages, positions % page_block_size])
+        row = (block * wide(weight).unsqueeze(-1)).sum(0, keepdim=True)
+        rows.index_copy_(0, slot_mapping.reshape(-1)[number : number + 1].long(), row.to(cache.dtype))
     return cache

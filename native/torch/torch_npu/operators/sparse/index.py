@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_npu.operators.attention.layouts import check_layout
-from torch_npu.operators.common.arguments import ErrCode, gradient, refuse, require
+from torch_npu.operators.common.arguments import ErrCode, gradients, refuse, require
 from torch_npu.operators.sparse._core import MAX, index_scores
 
 
@@ -39,8 +39,7 @@ def npu_lightning_indexer_grad(
     def scores(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
         return (index_scores(q, k, w, 0, name).gather(-1, places) * chosen).to(dy.dtype)
 
-    found: tuple[Tensor, Tensor, Tensor] = gradient(scores, dy, query, key, weights)
-    return found
+    return gradients(scores, dy, query, key, weights)
 
 
 def npu_dense_lightning_indexer_softmax_lse(
@@ -70,17 +69,18 @@ def npu_quant_lightning_indexer(
     refuse(name, query_dtype=query_dtype, key_dtype=key_dtype)
     for what, mode in (("query_quant_mode", query_quant_mode), ("key_quant_mode", key_quant_mode)):
         require(mode == 0, f"{name}: {what} must be 0, not {mode}", ErrCode.VALUE)
-    for what, one, scale in (("query", query, query_dequant_scale), ("key", key, key_dequant_scale)):
+    for what, x, scale in (("query", query, query_dequant_scale), ("key", key, key_dequant_scale)):
         require(
-            scale.shape == one.shape[:-1],
-            f"{name}: {what}_dequant_scale must be {tuple(one.shape[:-1])}, not {tuple(scale.shape)}",
+            scale.shape == x.shape[:-1],
+            f"{name}: {what}_dequant_scale must be {tuple(x.shape[:-1])}, not {tuple(scale.shape)}",
         )
     q, k = (
         query.float() * query_dequant_scale.float().unsqueeze(-1),
         key.float() * key_dequant_scale.float().unsqueeze(-1),
     )
-    return torch.ops.npu.npu_lightning_indexer(
+    chosen: Tensor = torch.ops.npu.npu_lightning_indexer(
         q, k, weights, actual_seq_lengths_query=actual_seq_lengths_query, actual_seq_lengths_key=actual_seq_lengths_key,
         block_table=block_table, layout_query=layout_query, layout_key=layout_key, sparse_count=sparse_count,
         sparse_mode=sparse_mode, pre_tokens=pre_tokens, next_tokens=next_tokens,
     )[0]  # fmt: skip
+    return chosen

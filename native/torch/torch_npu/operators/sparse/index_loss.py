@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_npu.operators.attention.layouts import check_layout
 from torch_npu.operators.attention.masks import Band
-from torch_npu.operators.common.arguments import ErrCode, gradient, refuse, require, wide
+from torch_npu.operators.common.arguments import ErrCode, gradients, refuse, require, wide
 from torch_npu.operators.sparse._core import MAX, index_scores, unseen
 
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -43,10 +43,8 @@ def _target(
     query: Tensor, key: Tensor, ropes: tuple[Tensor | None, Tensor | None], scale: float, hidden: Tensor
 ) -> Tensor:
     """Probabilities [batch, rows, key heads, columns]; 0 where nothing is seen."""
-    q, k = (
-        wide(one if rope is None else torch.cat((one, rope), -1)) for one, rope in zip((query, key), ropes, strict=True)
-    )
-    scores = torch.einsum("bsngd,btnd->bsngt", q.unflatten(2, (k.shape[2], -1)), k) * scale
+    q, k = (wide(x if rope is None else torch.cat((x, rope), -1)) for x, rope in zip((query, key), ropes, strict=True))
+    scores = torch.einsum("bsngd,btnd->bsngt", torch.unflatten(q, 2, (k.shape[2], -1)), k) * scale
     return scores.masked_fill(hidden.unsqueeze(3), -torch.inf).softmax(-1).nan_to_num(0.0).mean(3)
 
 
@@ -70,7 +68,7 @@ def _taught(
         shares = scores.log_softmax(-1).masked_fill(hidden, 0)
         return known - (target * shares).sum()
 
-    grads = gradient(loss, None, *index)
+    grads = gradients(loss, None, *index)
     with torch.no_grad():
         return *grads, loss(*index).float().reshape(1)
 

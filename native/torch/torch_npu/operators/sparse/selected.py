@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_npu.operators.attention.core import attention
 from torch_npu.operators.attention.layouts import check_layout, check_operands, cut, lengths, to_heads
 from torch_npu.operators.attention.problem import Spec
-from torch_npu.operators.common.arguments import ErrCode, gradient, refuse, require, unsupported
+from torch_npu.operators.common.arguments import ErrCode, gradients, refuse, require, unsupported
 from torch_npu.operators.inference.paged import sequence
 from torch_npu.operators.sparse._core import unseen
 
@@ -39,7 +39,7 @@ def npu_nsa_select_attention(
     blocks of keys of the token's sequence, negative: none. atten_mask [rows, columns], 1 = masked, is cut to each sequence; without
     it all keys of the named blocks are seen. Statistics are [tokens, heads, 8]."""
     name = "npu_nsa_select_attention"
-    q, k, v = (to_heads(one, "TND", 0, name) for one in (query, key, value))
+    q, k, v = (to_heads(x, "TND", 0, name) for x in (query, key, value))
     check_operands(q, k, v, name)
     require(q.shape[1] == head_num, f"{name}: the query has {q.shape[1]} heads, head_num is {head_num}")
     _check_blocks(name, topk_indices, (query.shape[0], key.shape[1], select_block_count), select_block_size)
@@ -55,9 +55,9 @@ def npu_nsa_select_attention(
         f"{name}: atten_mask must cover {max(rows)} rows and {max(columns)} columns",
     )
     pieces = zip(cut(q, rows, 2), cut(k, columns, 2), cut(v, columns, 2), cut(topk_indices, rows, 0), strict=True)
-    made = [_attend(*one, select_block_size, scale_value, atten_mask) for one in pieces]
-    out, top, total = (torch.cat(one, 2).squeeze(0).transpose(0, 1) for one in zip(*made, strict=True))
-    return out, *(one.unsqueeze(-1).expand(-1, -1, _LANES) for one in (top, total))
+    results = [_attend(*piece, select_block_size, scale_value, atten_mask) for piece in pieces]
+    out, top, total = (torch.cat(parts, 2).squeeze(0).transpose(0, 1) for parts in zip(*results, strict=True))
+    return out, top.unsqueeze(-1).expand(-1, -1, _LANES), total.unsqueeze(-1).expand(-1, -1, _LANES)
 
 
 def npu_nsa_select_attention_grad(
@@ -66,14 +66,13 @@ def npu_nsa_select_attention_grad(
     atten_mask: Tensor | None = None, actual_seq_qlen: list[int] | None = None, actual_seq_kvlen: list[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """What the forward call kept is computed again."""
-    found: tuple[Tensor, Tensor, Tensor] = gradient(
+    return gradients(
         lambda q, k, v: npu_nsa_select_attention(
             q, k, v, topk_indices, scale_value, head_num, select_block_size, select_block_count, atten_mask=atten_mask,
             actual_seq_qlen=actual_seq_qlen, actual_seq_kvlen=actual_seq_kvlen,
         )[0],
         grad, query, key, value,
     )  # fmt: skip
-    return found
 
 
 def npu_nsa_select_attention_infer(
@@ -91,7 +90,7 @@ def npu_nsa_select_attention_infer(
         query.dim() == 4 and query.shape[2] == head_num,
         f"{name}: query must be [batch, 1, {head_num}, width], not {tuple(query.shape)}",
     )
-    if query.shape[1] != 1 or (actual_seq_qlen and any(one != 1 for one in actual_seq_qlen)):
+    if query.shape[1] != 1 or (actual_seq_qlen and any(length != 1 for length in actual_seq_qlen)):
         raise unsupported(f"{name}: {query.shape[1]} tokens a sequence; one can be computed")
     batch = query.shape[0]
     require(
@@ -103,7 +102,9 @@ def npu_nsa_select_attention_infer(
     outs = []
     for number, length in enumerate(actual_seq_kvlen):
         pages = block_table[number]
-        k, v = (sequence(one, pages, int(length), key_value_head_num, page_block_size, name) for one in (key, value))
+        k, v = (
+            sequence(cache, pages, int(length), key_value_head_num, page_block_size, name) for cache in (key, value)
+        )
         q = query[number].transpose(0, 1).unsqueeze(0)
         check_operands(q, k, v, name)
         outs.append(_attend(q, k, v, topk_indices[number], select_block_size, scale_value, None)[0].transpose(1, 2))

@@ -26,8 +26,8 @@ def image_normalize(self: Tensor, mean: list[float] | None, variance: list[float
     require(dtype in (0, 1), f"image_normalize: dtype must be 0 (float32) or 1 (float16), not {dtype}", ErrCode.VALUE)
     channels = self.shape[-3]
 
-    def numbers(given: list[float] | None, default: float, name: str) -> Tensor:
-        values = [default] * channels if given is None else list(given)
+    def numbers(entries: list[float] | None, default: float, name: str) -> Tensor:
+        values = [default] * channels if entries is None else list(entries)
         require(len(values) == channels, f"image_normalize: {name} has {len(values)} entries for {channels} channels")
         return torch.tensor(values, device=self.device).reshape(-1, 1, 1)
 
@@ -69,8 +69,8 @@ def crop_and_resize(
         -1,
     )
     pictures = self[torch.tensor(box_index, device=self.device)].float()
-    found = F.grid_sample(pictures, grid, method, "border", align_corners=False)
-    return found.masked_fill(outside.unsqueeze(1), extrapolation_value).to(self.dtype)
+    crops = F.grid_sample(pictures, grid, method, "border", align_corners=False)
+    return crops.masked_fill(outside.unsqueeze(1), extrapolation_value).to(self.dtype)
 
 
 def _places(first: Tensor, last: Tensor, count: int, size: int) -> Tensor:

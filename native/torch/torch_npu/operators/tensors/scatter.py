@@ -85,10 +85,10 @@ def npu_scatter_list_(
     for number, target in enumerate(self):
         if mask is not None and not bool(mask.reshape(-1)[number]):
             continue
-        place = indices[number]
-        start = int(place.reshape(-1)[0])
+        stretch = indices[number]
+        start = int(stretch.reshape(-1)[0])
         source = updates[number]
-        length = int(place.reshape(-1)[1]) if place.numel() > 1 else source.shape[axis]
+        length = int(stretch.reshape(-1)[1]) if stretch.numel() > 1 else source.shape[axis]
         target.narrow(axis, start, length).copy_(source.narrow(axis, 0, length))
 
 
@@ -100,7 +100,7 @@ def npu_scatter_list(
     reduce: str = "update",
     axis: int = -2,
 ) -> list[Tensor]:
-    copies = [one.clone() for one in self]
+    copies = [tensor.clone() for tensor in self]
     npu_scatter_list_(copies, indices, updates, mask, reduce, axis)
     return copies
 

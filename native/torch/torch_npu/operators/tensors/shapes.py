@@ -25,14 +25,14 @@ def npu_confusion_transpose(self: Tensor, perm: list[int], shape: list[int], tra
 
 def npu_confusion_transpose_backward(grad: Tensor, perm: list[int], shape: list[int], transpose_first: bool) -> Tensor:
     """`shape` is that of the forward input."""
-    back = [perm.index(one) for one in range(len(perm))]
+    back = [perm.index(dim) for dim in range(len(perm))]
     if transpose_first:
-        return grad.reshape([shape[one] for one in perm]).permute(back).contiguous()
+        return grad.reshape([shape[dim] for dim in perm]).permute(back).contiguous()
     return grad.permute(back).reshape(shape)
 
 
-def _bits(mask: int, place: int) -> bool:
-    return bool(mask >> place & 1)
+def _bits(mask: int, bit: int) -> bool:
+    return bool(mask >> bit & 1)
 
 
 def npu_indexing(
@@ -52,37 +52,37 @@ def npu_indexing(
         f"npu_indexing: begin, end and strides have {len(begin)}, {len(end)} and {len(strides)} entries",
     )
     require(ellipsis_mask.bit_count() <= 1, f"npu_indexing: ellipsis_mask {ellipsis_mask} has more than one bit")
-    index: list[object] = []
+    index: list[int | slice | None] = []
     flips: list[int] = []
     dim = 0
-    places = range(len(begin))
-    taken = sum(not _bits(ellipsis_mask | new_axis_mask, place) for place in places)
-    for place in places:
-        if _bits(ellipsis_mask, place):
+    entries = range(len(begin))
+    taken = sum(not _bits(ellipsis_mask | new_axis_mask, entry) for entry in entries)
+    for entry in entries:
+        if _bits(ellipsis_mask, entry):
             skipped = self.dim() - taken
             index += [slice(None)] * skipped
             dim += skipped
-        elif _bits(new_axis_mask, place):
+        elif _bits(new_axis_mask, entry):
             index.append(None)
-        elif _bits(shrink_axis_mask, place):
-            index.append(begin[place])
+        elif _bits(shrink_axis_mask, entry):
+            index.append(begin[entry])
             dim += 1
         else:
-            index.append(_slice(self.shape[dim], place, begin, end, strides, begin_mask, end_mask))
-            if strides[place] < 0:
+            index.append(_slice(self.shape[dim], entry, begin, end, strides, begin_mask, end_mask))
+            if strides[entry] < 0:
                 flips.append(dim)
             dim += 1
     return self.flip(flips)[tuple(index)].contiguous() if flips else self[tuple(index)].contiguous()
 
 
 def _slice(
-    size: int, place: int, begin: list[int], end: list[int], strides: list[int], begin_mask: int, end_mask: int
+    size: int, entry: int, begin: list[int], end: list[int], strides: list[int], begin_mask: int, end_mask: int
 ) -> slice:
     """A slice with a positive step; the caller flips the dimension where the step was negative."""
-    step = strides[place]
+    step = strides[entry]
     require(step != 0, "npu_indexing: a stride is 0", ErrCode.VALUE)
     first, last, _ = slice(
-        None if _bits(begin_mask, place) else begin[place], None if _bits(end_mask, place) else end[place], step
+        None if _bits(begin_mask, entry) else begin[entry], None if _bits(end_mask, entry) else end[entry], step
     ).indices(size)
     if step > 0:
         return slice(first, last, step)
@@ -157,7 +157,7 @@ def npu_pad(input: Tensor, paddings: list[int]) -> Tensor:
         len(paddings) == 2 * input.dim(),
         f"npu_pad: paddings has {len(paddings)} entries; an input of {input.dim()} dimensions needs {2 * input.dim()}",
     )
-    last_first = [one for place in reversed(range(input.dim())) for one in paddings[2 * place : 2 * place + 2]]
+    last_first = [count for dim in reversed(range(input.dim())) for count in paddings[2 * dim : 2 * dim + 2]]
     return F.pad(input, last_first)
 
 
@@ -224,7 +224,7 @@ def npu_stride_add(self: Tensor, other: Tensor, offset1: float, offset2: float, 
     length = int(c1_len) * block
     first, second = self, other
     if block > 1:
-        first, second = (F.pad(one, (0, 0, 0, 0, 0, -one.shape[1] % block)) for one in (self, other))
+        first, second = (F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % block)) for x in (self, other))
     return first.narrow(1, int(offset1) * block, length) + second.narrow(1, int(offset2) * block, length)
 
 

@@ -90,11 +90,15 @@ def _npu_dtype_cast_backward(grad: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _npu_format_cast__aclnn(self: Tensor, acl_format: int, customize_dtype: int) -> Tensor:
-    return torch.ops.npu.npu_format_cast(self, acl_format, customize_dtype=customize_dtype)
+    result: Tensor = torch.ops.npu.npu_format_cast(self, acl_format, customize_dtype=customize_dtype)
+    return result
 
 
 def _npu_format_cast__input_dtype(self: Tensor, acl_format: int, customize_dtype: int, input_dtype: int) -> Tensor:
-    return torch.ops.npu.npu_format_cast(self, acl_format, customize_dtype=customize_dtype, input_dtype=input_dtype)
+    result: Tensor = torch.ops.npu.npu_format_cast(
+        self, acl_format, customize_dtype=customize_dtype, input_dtype=input_dtype
+    )
+    return result
 
 
 def npu_stride_copy(self: Tensor, shape: list[int], stride: list[int], storage_offset: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_npu.operators.common.arguments import gradient, require
+from torch_npu.operators.common.arguments import gradient, gradients, require
 from torch_npu.operators.layers.convolutions import convolution_gradients
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -31,8 +31,8 @@ def _conv_depthwise2d_backward(
 ) -> tuple[Tensor | None, Tensor | None]:
     _check_kernel(weight, kernel_size, "_conv_depthwise2d_backward")
     mask = [*output_mask, False]
-    found = convolution_gradients(grad_output, self, weight, stride, padding, dilation, self.shape[1], mask)
-    return found[0], found[1]
+    grads = convolution_gradients(grad_output, self, weight, stride, padding, dilation, self.shape[1], mask)
+    return grads[0], grads[1]
 
 
 def slow_conv_dilated2d_backward(
@@ -75,7 +75,7 @@ def _check_kernel(weight: Tensor, kernel_size: list[int], name: str) -> None:
 
 def fft_c2r_backward(grad: Tensor, dim: list[int], normalization: int) -> Tensor:
     """The real transform of the gradient; what stands for two conjugates of the spectrum counts twice."""
-    spectrum = torch.ops.aten._fft_r2c(grad, dim, normalization, True)
+    spectrum: Tensor = torch.ops.aten._fft_r2c(grad, dim, normalization, True)
     last, size = dim[-1], grad.shape[dim[-1]]
     twice = spectrum.shape[last] - (1 if size % 2 else 2)
     spectrum.narrow(last, 1, max(twice, 0)).mul_(2)
@@ -89,8 +89,8 @@ def fft_r2c_backward(grad: Tensor, dim: list[int], normalization: int, onesided:
         shape[dim[-1]] = last_dim_size
         whole = grad.new_zeros(shape)
         whole.narrow(dim[-1], 0, grad.shape[dim[-1]]).copy_(grad)
-    found: Tensor = torch.ops.aten._fft_c2c(whole, dim, normalization, False)
-    return torch.real(found).contiguous()
+    restored: Tensor = torch.ops.aten._fft_c2c(whole, dim, normalization, False)
+    return torch.real(restored).contiguous()
 
 
 def _kl(reduction: int, log_target: bool) -> Callable[[Tensor, Tensor], Tensor]:
@@ -107,16 +107,14 @@ def kl_div_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
 ) -> Tensor:
     function = _kl(reduction, log_target)
-    found: Tensor = gradient(lambda x: function(x, target), grad_output, self)
-    return found
+    return gradient(lambda x: function(x, target), grad_output, self)
 
 
 def kl_div_target_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
 ) -> Tensor:
     function = _kl(reduction, log_target)
-    found: Tensor = gradient(lambda y: function(self, y), grad_output, target)
-    return found
+    return gradient(lambda y: function(self, y), grad_output, target)
 
 
 def l1_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
@@ -134,13 +132,13 @@ def matmul_double_backward(
     mask: list[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of grad_out, self and other; those that the mask leaves out are undefined (None)."""
-    given = [torch.zeros_like(x) if one is None else one for one, x in ((grad_self, self), (grad_other, other))]
+    cotangents = [torch.zeros_like(x) if grad is None else grad for grad, x in ((grad_self, self), (grad_other, other))]
 
     def backward(out: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(torch.matmul(x, y), (x, y), out, create_graph=True)
 
-    found = gradient(backward, given, grad_out, self, other)
-    first, second, third = (one if wanted else None for one, wanted in zip(found, mask, strict=True))
+    grads = gradients(backward, cotangents, grad_out, self, other)
+    first, second, third = (grad if wanted else None for grad, wanted in zip(grads, mask, strict=True))
     return first, second, third
 
 
@@ -157,31 +155,27 @@ def npu_binary_cross_entropy_with_logits_backward(
     def forward(x: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(x, target, weight_opt, reduction=name, pos_weight=pos_weight_opt)
 
-    found: Tensor = gradient(forward, grad_output, self)
-    return found
+    return gradient(forward, grad_output, self)
 
 
 def npu_gather_backward(grad: Tensor, self_size: list[int], dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
     shaped = grad.new_zeros(self_size)
     if sparse_grad:
-        found: Tensor = torch.ops.aten._gather_sparse_backward(shaped, dim, index.long(), grad)
-        return found
+        sparse: Tensor = torch.ops.aten._gather_sparse_backward(shaped, dim, index.long(), grad)
+        return sparse
     return shaped.scatter_add(dim, index.long(), grad)
 
 
 def npu_renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    found: Tensor = gradient(lambda x: torch.renorm(x, p, dim, maxnorm), grad, self)
-    return found
+    return gradient(lambda x: torch.renorm(x, p, dim, maxnorm), grad, self)
 
 
 def repeat_interleave_backward_int(grad: Tensor, self: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    found: Tensor = gradient(lambda x: torch.repeat_interleave(x, repeats, dim), grad, self)
-    return found
+    return gradient(lambda x: torch.repeat_interleave(x, repeats, dim), grad, self)
 
 
 def repeat_interleave_backward_tensor(grad: Tensor, self: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    found: Tensor = gradient(lambda x: torch.repeat_interleave(x, repeats, dim), grad, self)
-    return found
+    return gradient(lambda x: torch.repeat_interleave(x, repeats, dim), grad, self)
 
 
 def stft_backward(
@@ -202,8 +196,7 @@ def stft_backward(
     )
 
     def forward(x: Tensor) -> Tensor:
-        found: Tensor = torch.ops.aten.stft(x, n_fft, hop_length, win_length, window, normalized, onesided, True)
-        return found
+        spectrum: Tensor = torch.ops.aten.stft(x, n_fft, hop_length, win_length, window, normalized, onesided, True)
+        return spectrum
 
-    result: Tensor = gradient(forward, grad, self)
-    return result
+    return gradient(forward, grad, self)

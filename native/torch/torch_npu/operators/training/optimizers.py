@@ -17,7 +17,7 @@ _STATUS = 8  # elements of a status buffer
 
 
 def _amp_foreach_non_finite_check(scaled_grads: list[Tensor]) -> bool:
-    return any(not bool(torch.isfinite(one).all()) for one in scaled_grads)
+    return any(not bool(torch.isfinite(grad).all()) for grad in scaled_grads)
 
 
 def npu_alloc_float_status(self: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def npu_clear_float_status(self: Tensor, mode: int = 0) -> Tensor:
 
 
 def _check_triple(name: str, grad: Tensor, var: Tensor, m: Tensor, v: Tensor) -> None:
-    shapes = {tuple(one.shape) for one in (grad, var, m, v)}
+    shapes = {tuple(x.shape) for x in (grad, var, m, v)}
     require(len(shapes) == 1, f"{name}: grad, var, m and v must have one shape, not {sorted(shapes)}")
 
 

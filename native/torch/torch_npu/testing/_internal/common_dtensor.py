@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.testing._internal.distributed._tensor import common_dtensor as _torch_dtensor
 
+from torch_npu import npu
 from torch_npu.testing.common_distributed import with_comms as with_comms
 
 
-class NPUDTensorTestBase(_torch_dtensor.DTensorTestBase):  # type: ignore[misc]
+class NPUDTensorTestBase(_torch_dtensor.DTensorTestBase):
     """One process per device, at most torch's number of them, joined by hccl."""
 
     @property
@@ -22,7 +22,7 @@ class NPUDTensorTestBase(_torch_dtensor.DTensorTestBase):  # type: ignore[misc]
         return "hccl"
 
     def init_pg(self, eager_init: bool, backend: str | None = None) -> None:
-        torch.npu.set_device(self.rank)
+        npu.set_device(self.rank)
         super().init_pg(eager_init, backend)
 
 

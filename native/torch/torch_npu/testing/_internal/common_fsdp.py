@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.testing._internal import common_fsdp as _torch_fsdp
+
+from torch_npu import npu
 
 _torch_fsdp.DEVICE_TYPE = "npu"
 _torch_fsdp.DISTRIBUTED_BACKEND = "hccl"
-_torch_fsdp.DEVICE_COUNT = torch.npu.device_count()
+_torch_fsdp.DEVICE_COUNT = npu.device_count()
 
 
 def __getattr__(name: str) -> Any:

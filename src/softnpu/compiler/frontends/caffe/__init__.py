@@ -1,5 +1,1 @@
-"""Caffe models: a prototxt and a caffemodel become a graph."""
-
-from softnpu.compiler.frontends.caffe.reader import read
-
-__all__ = ["read"]
+"""Caffe models: `reader.read` makes a graph of a prototxt and a caffemodel."""

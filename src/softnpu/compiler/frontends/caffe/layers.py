@@ -7,91 +7,39 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from softnpu.compiler.frontends.caffe.making import Maker, copied, enters, pair, simple
 from softnpu.compiler.frontends.caffe.net import Layer, Net, bad
 from softnpu.graph.ir import Value
 
-Maker = Callable[[Net, Layer], list[Value]]
-MAKERS: dict[str, Maker] = {}
+MAKERS: dict[str, Maker] = {
+    "AbsVal": simple("Abs"),
+    "BNLL": simple("BNLL"),
+    "Mish": simple("Mish"),
+    "ReLU6": simple("Relu6"),
+    "Sigmoid": simple("Sigmoid"),
+    "TanH": simple("Tanh"),
+    "Clip": copied("Clip", "clip_param", min=0.0, max=0.0),
+    "Dropout": copied("Dropout", "dropout_param", dropout_ratio=0.5),
+    "ELU": copied("Elu", "elu_param", alpha=1.0),
+    "Exp": copied("Exp", "exp_param", base=-1.0, scale=1.0, shift=0.0),
+    "Flatten": copied("FlattenV2", "flatten_param", axis=1, end_axis=-1),
+    "Log": copied("Log", "log_param", base=-1.0, scale=1.0, shift=0.0),
+    "MVN": copied("MVN", "mvn_param", normalize_variance=True, across_channels=False, eps=1e-9),
+    "Power": copied("Power", "power_param", power=1.0, scale=1.0, shift=0.0),
+    "Threshold": copied("Threshold", "threshold_param", threshold=0.0),
+}
 _NO_AXIS = 10000  # of ArgMaxWithK
-
-
-def maker(*types: str) -> Callable[[Maker], Maker]:
-    """Enter a function under layer types."""
-
-    def enter(function: Maker) -> Maker:
-        MAKERS.update(dict.fromkeys(types, function))
-        return function
-
-    return enter
-
-
-def simple(kind: str, **attrs: Any) -> Maker:
-    """A layer with one bottom and no parameters."""
-
-    def make(net: Net, layer: Layer) -> list[Value]:
-        layer.count(1)
-        return net.one(layer, kind, layer.bottoms, **attrs)
-
-    return make
-
-
-def copied(kind: str, message: str, **defaults: Any) -> Maker:
-    """A layer with one bottom whose parameters are the attributes, under the same names."""
-
-    def make(net: Net, layer: Layer) -> list[Value]:
-        layer.count(1)
-        given = layer.param(message)
-        return net.one(layer, kind, layer.bottoms, **{word: given.get(word, value) for word, value in defaults.items()})
-
-    return make
-
-
-for _type, _kind in (
-    ("AbsVal", "Abs"), ("BNLL", "BNLL"), ("Mish", "Mish"), ("ReLU6", "Relu6"), ("Sigmoid", "Sigmoid"), ("TanH", "Tanh"),
-):  # fmt: skip
-    MAKERS[_type] = simple(_kind)
-MAKERS.update(
-    {
-        "Clip": copied("Clip", "clip_param", min=0.0, max=0.0),
-        "Dropout": copied("Dropout", "dropout_param", dropout_ratio=0.5),
-        "ELU": copied("Elu", "elu_param", alpha=1.0),
-        "Exp": copied("Exp", "exp_param", base=-1.0, scale=1.0, shift=0.0),
-        "Flatten": copied("FlattenV2", "flatten_param", axis=1, end_axis=-1),
-        "Log": copied("Log", "log_param", base=-1.0, scale=1.0, shift=0.0),
-        "MVN": copied("MVN", "mvn_param", normalize_variance=True, across_channels=False, eps=1e-9),
-        "Power": copied("Power", "power_param", power=1.0, scale=1.0, shift=0.0),
-        "Threshold": copied("Threshold", "threshold_param", threshold=0.0),
-    }
-)
-
-
-def pair(layer: Layer, message: str, word: str, default: int, single: str | None = None) -> list[int]:
-    """Height and width of a window parameter: `word`_h and `word`_w, or one or two numbers under its own name."""
-    given, single = layer.param(message), single or word
-    sides = [given.get(f"{word}_h"), given.get(f"{word}_w")]
-    both = given.get(single, [])
-    both = both if isinstance(both, list) else [both]
-    known = [int(one) for one in sides if one is not None]
-    if len(known) == 2 and not both:
-        return known
-    if known or len(both) > 2:
-        raise bad(
-            layer.name,
-            f"gives [{single}] as {both} and by side as {sides}",
-            "give one or two numbers, or height and width",
-        )
-    return [int(one) for one in both or [default]] * (2 if len(both) < 2 else 1)
+maker = enters(MAKERS)
 
 
 def window(layer: Layer) -> dict[str, Any]:
     """The attributes of a convolution's window."""
     stride, pad, dilation = (
-        pair(layer, "convolution_param", word, value) for word, value in (("stride", 1), ("pad", 0), ("dilation", 1))
+        pair(layer, "convolution_param", name, value) for name, value in (("stride", 1), ("pad", 0), ("dilation", 1))
     )
     return {
         "strides": [1, 1, *stride],
@@ -108,11 +56,11 @@ def convolution(net: Net, layer: Layer) -> list[Value]:
         raise bad(
             layer.name, f"has {len(layer.bottoms)} bottoms and {layer.tops} tops", "write a layer for each bottom"
         )
-    given, channels = layer.param("convolution_param"), layer.channels()
+    params, channels = layer.param("convolution_param"), layer.channels()
     out = int(layer.need("convolution_param", "num_output"))
     kernel = pair(layer, "convolution_param", "kernel", 0, "kernel_size")
-    groups = int(given.get("group", channels if layer.type == "DepthwiseConvolution" else 1))
-    if len(layer.shape()) != 4 or given.get("axis", 1) != 1 or min(kernel) < 1:
+    groups = int(params.get("group", channels if layer.type == "DepthwiseConvolution" else 1))
+    if len(layer.shape()) != 4 or params.get("axis", 1) != 1 or min(kernel) < 1:
         raise bad(
             layer.name,
             f"has a bottom of shape {list(layer.shape())} and kernels {kernel}",
@@ -125,25 +73,25 @@ def convolution(net: Net, layer: Layer) -> list[Value]:
     turned = layer.type == "Deconvolution"
     shape = (channels, out // groups, *kernel) if turned else (out, channels // groups, *kernel)
     inputs = [layer.bottoms[0], net.blob(layer, 0, shape, "filter")]
-    if given.get("bias_term", True):
+    if params.get("bias_term", True):
         inputs.append(net.blob(layer, 1, (out,), "bias"))
-    return net.one(layer, "Deconvolution" if turned else "Conv2D", inputs, groups=groups, **window(layer))
+    return net.result(layer, "Deconvolution" if turned else "Conv2D", inputs, groups=groups, **window(layer))
 
 
 @maker("Pooling")
 def pooling(net: Net, layer: Layer) -> list[Value]:
     """Max or average pooling."""
     layer.count(1)
-    given = layer.param("pooling_param")
-    mode = given.get("pool", 0)
+    params = layer.param("pooling_param")
+    mode = params.get("pool", 0)
     if mode > 1 or layer.tops != 1:
         raise bad(layer.name, f"pools in mode {mode} with {layer.tops} tops", "use MAX or AVE and one top")
-    if given.get("global_pooling", False):
-        return net.one(layer, "Pooling", layer.bottoms, mode=mode, global_pooling=True)
+    if params.get("global_pooling", False):
+        return net.result(layer, "Pooling", layer.bottoms, mode=mode, global_pooling=True)
     kernel = pair(layer, "pooling_param", "kernel", 0, "kernel_size")
     stride, pad = pair(layer, "pooling_param", "stride", 1), pair(layer, "pooling_param", "pad", 0)
-    floor = given.get("round_mode", 0) == 1 or not given.get("ceil_mode", True)
-    return net.one(
+    floor = params.get("round_mode", 0) == 1 or not params.get("ceil_mode", True)
+    return net.result(
         layer,
         "Pooling",
         layer.bottoms,
@@ -160,28 +108,30 @@ def pooling(net: Net, layer: Layer) -> list[Value]:
 def inner_product(net: Net, layer: Layer) -> list[Value]:
     """A fully connected layer."""
     layer.count(1)
-    given, out = layer.param("inner_product_param"), int(layer.need("inner_product_param", "num_output"))
-    axis, transpose = layer.axis(given.get("axis", 1)), bool(given.get("transpose", False))
+    params, out = layer.param("inner_product_param"), int(layer.need("inner_product_param", "num_output"))
+    axis, transpose = layer.axis(params.get("axis", 1)), bool(params.get("transpose", False))
     depth = math.prod(layer.shape()[axis:])
     inputs = [layer.bottoms[0], net.blob(layer, 0, (depth, out) if transpose else (out, depth), "weight")]
-    if given.get("bias_term", True):
+    if params.get("bias_term", True):
         inputs.append(net.blob(layer, 1, (out,), "bias"))
-    return net.one(layer, "FullyConnection", inputs, num_output=out, transpose=transpose, axis=axis)
+    return net.result(layer, "FullyConnection", inputs, num_output=out, transpose=transpose, axis=axis)
 
 
 @maker("BatchNorm")
 def batch_norm(net: Net, layer: Layer) -> list[Value]:
     """Normalisation with the statistics of the weights."""
     layer.count(1)
-    given, channels = layer.param("batch_norm_param"), layer.channels()
-    mean, variance = (net.blob(layer, index, (channels,), word) for index, word in enumerate(("mean", "variance")))
+    params, channels = layer.param("batch_norm_param"), layer.channels()
+    mean, variance = (
+        net.blob(layer, index, (channels,), statistic) for index, statistic in enumerate(("mean", "variance"))
+    )
     inputs = [layer.bottoms[0], mean, variance, net.blob(layer, 2, (1,), "momentum")]
-    return net.one(
+    return net.result(
         layer,
         "BNInference",
         inputs,
-        epsilon=given.get("eps", 1e-5),
-        use_global_stats=given.get("use_global_stats", True),
+        epsilon=params.get("eps", 1e-5),
+        use_global_stats=params.get("use_global_stats", True),
         mode=1,
     )
 
@@ -190,18 +140,18 @@ def batch_norm(net: Net, layer: Layer) -> list[Value]:
 def scale(net: Net, layer: Layer) -> list[Value]:
     """A product or sum with a blob, or with the second bottom."""
     layer.count(1, 2)
-    word = "scale_param" if layer.type == "Scale" else "bias_param"
-    given = layer.param(word)
-    axis, many = layer.axis(given.get("axis", 1)), int(given.get("num_axes", 1))
+    message = "scale_param" if layer.type == "Scale" else "bias_param"
+    params = layer.param(message)
+    axis, many = layer.axis(params.get("axis", 1)), int(params.get("num_axes", 1))
     from_blob = len(layer.bottoms) == 1
     shape = layer.shape()[axis:] if many == -1 else layer.shape()[axis : axis + many]
     main = net.blob(layer, 0, shape, layer.type.lower()) if from_blob else layer.bottoms[1]
     inputs: list[Value] = [layer.bottoms[0], main]
     if layer.type == "Bias":
-        return net.one(layer, "Bias", inputs, axis=axis, num_axes=many, bias_from_blob=from_blob)
-    if given.get("bias_term", False):
+        return net.result(layer, "Bias", inputs, axis=axis, num_axes=many, bias_from_blob=from_blob)
+    if params.get("bias_term", False):
         inputs.append(net.blob(layer, int(from_blob), shape if from_blob else layer.shape(1), "bias"))
-    return net.one(layer, "Scale", inputs, axis=axis, num_axes=many, scale_from_blob=from_blob)
+    return net.result(layer, "Scale", inputs, axis=axis, num_axes=many, scale_from_blob=from_blob)
 
 
 @maker("ReLU", "RReLU", "LeakyReLU")
@@ -210,9 +160,9 @@ def relu(net: Net, layer: Layer) -> list[Value]:
     layer.count(1)
     slope = float(layer.param("relu_param").get("negative_slope", 0.0))
     return (
-        net.one(layer, "LeakyRelu", layer.bottoms, negative_slope=slope)
+        net.result(layer, "LeakyRelu", layer.bottoms, negative_slope=slope)
         if slope
-        else net.one(layer, "Relu", layer.bottoms)
+        else net.result(layer, "Relu", layer.bottoms)
     )
 
 
@@ -221,24 +171,24 @@ def prelu(net: Net, layer: Layer) -> list[Value]:
     """A slope a channel, or one for all."""
     layer.count(1)
     many = 1 if layer.param("prelu_param").get("channel_shared", False) else layer.channels()
-    return net.one(layer, "PRelu", [layer.bottoms[0], net.blob(layer, 0, (many,), "weight")])
+    return net.result(layer, "PRelu", [layer.bottoms[0], net.blob(layer, 0, (many,), "weight")])
 
 
 @maker("Eltwise")
 def eltwise(net: Net, layer: Layer) -> list[Value]:
     """Product, weighted sum or maximum."""
     layer.count(1, 1000)
-    given = layer.param("eltwise_param")
+    params = layer.param("eltwise_param")
     if len({layer.shape(index) for index in range(len(layer.bottoms))}) > 1:
         shapes = [list(layer.shape(index)) for index in range(len(layer.bottoms))]
         raise bad(layer.name, f"has bottoms of the shapes {shapes}", "all must have the same shape")
-    return net.one(
+    return net.result(
         layer,
         "Eltwise",
         layer.bottoms,
         N=len(layer.bottoms),
-        mode=given.get("operation", 1),
-        coeff=list(given.get("coeff", [])),
+        mode=params.get("operation", 1),
+        coeff=list(params.get("coeff", [])),
     )
 
 
@@ -246,18 +196,18 @@ def eltwise(net: Net, layer: Layer) -> list[Value]:
 def concat(net: Net, layer: Layer) -> list[Value]:
     """Bottoms one after the other."""
     layer.count(1, 1000)
-    given = layer.param("concat_param")
-    axis = layer.axis(given.get("axis", given.get("concat_dim", 1)))
-    return net.one(layer, "ConcatD", layer.bottoms, concat_dim=axis, N=len(layer.bottoms))
+    params = layer.param("concat_param")
+    axis = layer.axis(params.get("axis", params.get("concat_dim", 1)))
+    return net.result(layer, "ConcatD", layer.bottoms, concat_dim=axis, N=len(layer.bottoms))
 
 
 @maker("Slice")
 def slices(net: Net, layer: Layer) -> list[Value]:
     """Pieces between points, or equal ones."""
     layer.count(1)
-    given, tops = layer.param("slice_param"), layer.tops
-    axis = layer.axis(given.get("axis", given.get("slice_dim", 1)))
-    size, points = layer.shape()[axis], [int(one) for one in given.get("slice_point", [])]
+    params, tops = layer.param("slice_param"), layer.tops
+    axis = layer.axis(params.get("axis", params.get("slice_dim", 1)))
+    size, points = layer.shape()[axis], [int(point) for point in params.get("slice_point", [])]
     if not points and tops and size % tops == 0:
         points = [size // tops * (index + 1) for index in range(tops - 1)]
     edges = [0, *points, size]
@@ -280,18 +230,18 @@ def split(net: Net, layer: Layer) -> list[Value]:
 def softmax(net: Net, layer: Layer) -> list[Value]:
     """Softmax along an axis."""
     layer.count(1)
-    return net.one(layer, "SoftmaxV2", layer.bottoms, axes=[layer.axis(layer.param("softmax_param").get("axis", 1))])
+    return net.result(layer, "SoftmaxV2", layer.bottoms, axes=[layer.axis(layer.param("softmax_param").get("axis", 1))])
 
 
 @maker("Reshape")
 def reshape(net: Net, layer: Layer) -> list[Value]:
     """Another shape for some dims; 0 copies a dim, -1 is found."""
     layer.count(1)
-    given = layer.param("reshape_param")
-    dims = [int(one) for one in given.get("shape", {}).get("dim", [])]
+    params = layer.param("reshape_param")
+    dims = [int(dim) for dim in params.get("shape", {}).get("dim", [])]
     shape = net.graph.const(np.array(dims, np.int64), f"{layer.name}_shape")
-    return net.one(
-        layer, "Reshape", [layer.bottoms[0], shape], axis=given.get("axis", 0), num_axes=given.get("num_axes", -1)
+    return net.result(
+        layer, "Reshape", [layer.bottoms[0], shape], axis=params.get("axis", 0), num_axes=params.get("num_axes", -1)
     )
 
 
@@ -299,34 +249,34 @@ def reshape(net: Net, layer: Layer) -> list[Value]:
 def arg_max(net: Net, layer: Layer) -> list[Value]:
     """Places of the largest values as numbers, the values, or both, as Caffe has it."""
     layer.count(1)
-    given = layer.param("argmax_param")
-    axis, wanted = given.get("axis", _NO_AXIS), bool(given.get("out_max_val", False))
+    params = layer.param("argmax_param")
+    axis, wanted = params.get("axis", _NO_AXIS), bool(params.get("out_max_val", False))
     node = net.node(
-        layer, "ArgMaxWithK", layer.bottoms, 2, axis=axis, out_max_val=wanted, topk=int(given.get("top_k", 1))
+        layer, "ArgMaxWithK", layer.bottoms, 2, axis=axis, out_max_val=wanted, topk=int(params.get("top_k", 1))
     )
     indices, values = node.outputs
     if wanted and axis != _NO_AXIS:
         return [values]
-    places = net.one(layer, "Cast", [indices], dst_type=0)
-    return net.one(layer, "ConcatD", [*places, values], concat_dim=1, N=2) if wanted else places
+    places = net.result(layer, "Cast", [indices], dst_type=0)
+    return net.result(layer, "ConcatD", [*places, values], concat_dim=1, N=2) if wanted else places
 
 
 @maker("LRN")
 def lrn(net: Net, layer: Layer) -> list[Value]:
     """Normalisation by neighbours; Caffe's alpha is shared by the window."""
     layer.count(1)
-    given = layer.param("lrn_param")
-    size, within = int(given.get("local_size", 5)), given.get("norm_region", 0) == 1
+    params = layer.param("lrn_param")
+    size, within = int(params.get("local_size", 5)), params.get("norm_region", 0) == 1
     if size % 2 != 1:
         raise bad(layer.name, f"has the local_size {size}", "it must be odd")
-    return net.one(
+    return net.result(
         layer,
         "LRN",
         layer.bottoms,
         depth_radius=(size - 1) // 2,
-        bias=1.0 if within else float(given.get("k", 1.0)),
-        alpha=float(given.get("alpha", 1.0)) / (size * size if within else size),
-        beta=float(given.get("beta", 0.75)),
+        bias=1.0 if within else float(params.get("k", 1.0)),
+        alpha=float(params.get("alpha", 1.0)) / (size * size if within else size),
+        beta=float(params.get("beta", 0.75)),
         norm_region="WITHIN_CHANNEL" if within else "ACROSS_CHANNELS",
     )
 
@@ -335,9 +285,13 @@ def lrn(net: Net, layer: Layer) -> list[Value]:
 def crop(net: Net, layer: Layer) -> list[Value]:
     """The first bottom in the size of the second."""
     layer.count(2)
-    given = layer.param("crop_param")
-    return net.one(
-        layer, "Crop", layer.bottoms, axis=given.get("axis", 2), offsets=[int(one) for one in given.get("offset", [])]
+    params = layer.param("crop_param")
+    return net.result(
+        layer,
+        "Crop",
+        layer.bottoms,
+        axis=params.get("axis", 2),
+        offsets=[int(offset) for offset in params.get("offset", [])],
     )
 
 
@@ -346,22 +300,22 @@ def tile(net: Net, layer: Layer) -> list[Value]:
     """Repetition along an axis."""
     layer.count(1)
     axis = layer.axis(layer.param("tile_param").get("axis", 1))
-    return net.one(layer, "TileWithAxis", layer.bottoms, tiles=int(layer.need("tile_param", "tiles")), axis=axis)
+    return net.result(layer, "TileWithAxis", layer.bottoms, tiles=int(layer.need("tile_param", "tiles")), axis=axis)
 
 
 @maker("Reduction")
 def reduction(net: Net, layer: Layer) -> list[Value]:
     """Sum, sum of magnitudes or squares, or mean."""
     layer.count(1)
-    given = layer.param("reduction_param")
-    word = ("", "SUM", "ASUM", "SUMSQ", "MEAN")[given.get("operation", 1)]
-    return net.one(
+    params = layer.param("reduction_param")
+    operation = ("", "SUM", "ASUM", "SUMSQ", "MEAN")[params.get("operation", 1)]
+    return net.result(
         layer,
         "Reduction",
         layer.bottoms,
-        operation=word,
-        axis=layer.axis(given.get("axis", 0)),
-        coeff=given.get("coeff", 1.0),
+        operation=operation,
+        axis=layer.axis(params.get("axis", 0)),
+        coeff=params.get("coeff", 1.0),
     )
 
 
@@ -370,7 +324,7 @@ def spp(net: Net, layer: Layer) -> list[Value]:
     """Spatial pyramid pooling."""
     layer.count(1)
     method = layer.param("spp_param").get("pool", 0)
-    return net.one(
+    return net.result(
         layer, "SPP", layer.bottoms, pyramid_height=int(layer.need("spp_param", "pyramid_height")), pool_method=method
     )
 
@@ -378,8 +332,8 @@ def spp(net: Net, layer: Layer) -> list[Value]:
 @maker("LSTM", "RNN")
 def recurrent(net: Net, layer: Layer) -> list[Value]:
     """A recurrent layer: bottoms are x, cont, a static input where there is one, then hidden states where they are exposed."""
-    given, out = layer.param("recurrent_param"), int(layer.need("recurrent_param", "num_output"))
-    exposed, lstm = bool(given.get("expose_hidden", False)), layer.type == "LSTM"
+    params, out = layer.param("recurrent_param"), int(layer.need("recurrent_param", "num_output"))
+    exposed, lstm = bool(params.get("expose_hidden", False)), layer.type == "LSTM"
     states = (2 if lstm else 1) if exposed else 0
     layer.count(2 + states, 3 + states)
     bottoms: list[Value | None] = list(layer.bottoms)

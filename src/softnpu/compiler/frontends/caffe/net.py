@@ -31,10 +31,10 @@ class Layer:
     raw: dict[str, Any]
     blobs: list[Constant] | None  # None where the weights do not name the layer
 
-    def param(self, word: str) -> dict[str, Any]:
+    def param(self, message: str) -> dict[str, Any]:
         """A parameter message; empty where it is absent."""
-        found: dict[str, Any] = self.raw.get(word, {})
-        return found
+        params: dict[str, Any] = self.raw.get(message, {})
+        return params
 
     @property
     def tops(self) -> int:
@@ -43,10 +43,10 @@ class Layer:
 
     def need(self, message: str, field: str) -> Any:
         """A field that must be there."""
-        found = self.param(message).get(field)
-        if found is None:
+        value = self.param(message).get(field)
+        if value is None:
             raise bad(self.name, f"lacks [{field}] in [{message}]", f"add {field} to {message} in the prototxt")
-        return found
+        return value
 
     def count(self, low: int, high: int | None = None) -> None:
         """Check the number of bottoms."""
@@ -61,21 +61,21 @@ class Layer:
 
     def shape(self, index: int = 0) -> Shape:
         """The shape of a bottom."""
-        found = self.bottoms[index].shape
-        if found is None:
+        shape = self.bottoms[index].shape
+        if shape is None:
             raise bad(
                 self.name, f"has a bottom [{self.bottoms[index].name}] of unknown shape", "give the inputs fixed shapes"
             )
-        return found
+        return shape
 
-    def axis(self, given: int, index: int = 0) -> int:
+    def axis(self, axis: int, index: int = 0) -> int:
         """An axis counted from the front."""
         rank = len(self.shape(index))
-        if not -rank <= given < rank:
+        if not -rank <= axis < rank:
             raise bad(
-                self.name, f"has the axis {given} on a bottom of {rank} dims", f"use an axis in [{-rank}, {rank - 1}]"
+                self.name, f"has the axis {axis} on a bottom of {rank} dims", f"use an axis in [{-rank}, {rank - 1}]"
             )
-        return given % rank
+        return axis % rank
 
     def channels(self) -> int:
         """The second dim of the first bottom (1 where there is none)."""
@@ -108,11 +108,11 @@ class Net:
             value.format = NCHW if value.shape is not None and len(value.shape) == 4 else ND
         return node
 
-    def one(self, layer: Layer, kind: str, inputs: list[Value | None] | list[Value], **attrs: Any) -> list[Value]:
+    def result(self, layer: Layer, kind: str, inputs: list[Value | None] | list[Value], **attrs: Any) -> list[Value]:
         """The result of a node with one output."""
         return [self.node(layer, kind, inputs, **attrs).output]
 
-    def blob(self, layer: Layer, index: int, shape: Shape, word: str) -> Value:
+    def blob(self, layer: Layer, index: int, shape: Shape, role: str) -> Value:
         """A blob of the weights as a constant of a shape that follows from the prototxt."""
         if layer.blobs is None:
             raise AtcError(
@@ -124,18 +124,18 @@ class Net:
         if index >= len(layer.blobs):
             raise AtcError(
                 "E11033",
-                f"The layer [{layer.name}] has {len(layer.blobs)} blobs in the weight file; [{word}] would be number {index + 1}",
+                f"The layer [{layer.name}] has {len(layer.blobs)} blobs in the weight file; [{role}] would be number {index + 1}",
                 "prototxt and caffemodel do not belong together",
                 "check the values of --model and --weight, and bias_term of the layer",
             )
-        found = layer.blobs[index]
-        if math.prod(found.shape) != math.prod(shape):
+        blob = layer.blobs[index]
+        if math.prod(blob.shape) != math.prod(shape):
             raise AtcError(
                 "E11033",
-                f"The blob [{word}] of the layer [{layer.name}] is {list(found.shape)} in the weight file; the prototxt says {list(shape)}",
+                f"The blob [{role}] of the layer [{layer.name}] is {list(blob.shape)} in the weight file; the prototxt says {list(shape)}",
                 "prototxt and caffemodel do not belong together",
                 "check the values of --model and --weight",
             )
-        value = self.graph.const(Constant(found.dtype, shape, found.data), f"{layer.name}_{word}")
+        value = self.graph.const(Constant(blob.dtype, shape, blob.data), f"{layer.name}_{role}")
         value.format = NCHW if len(shape) == 4 else ND
         return value

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.caffe import layers_more  # noqa: F401  (enters its layers into MAKERS)
-from softnpu.compiler.frontends.caffe.layers import MAKERS
+from softnpu.compiler.frontends.caffe import layers, layers_more
 from softnpu.compiler.frontends.caffe.net import Layer, Net, bad
 from softnpu.compiler.frontends.caffe.proto import NET, OLD_NET
 from softnpu.compiler.frontends.caffe.weights import load
@@ -20,6 +19,7 @@ from softnpu.graph.ir import Graph, Output, Shape, Value
 from softnpu.graph.text import TextError, parse
 
 FRAMEWORK = 0
+MAKERS = {**layers.MAKERS, **layers_more.MAKERS}  # by layer type
 _TEST = 1
 _TRAINING = frozenset(
     {
@@ -40,7 +40,8 @@ def read(
     net = _parse(prototxt)
     notes: list[str] = []
     layers = [
-        {**one, "type": (types or {}).get(one.get("type", ""), one.get("type", ""))} for one in _wanted(net, notes)
+        {**layer, "type": (types or {}).get(layer.get("type", ""), layer.get("type", ""))}
+        for layer in _wanted(net, notes)
     ]
     _refuse(layers)
     graph = Graph(name, framework=FRAMEWORK)
@@ -93,7 +94,7 @@ def _unreadable(path: Path, why: str) -> AtcError:
 
 def read_type_names(path: Path) -> dict[str, str]:
     """The lines `CustomType:KnownType` of --op_name_map."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -105,8 +106,8 @@ def read_type_names(path: Path) -> dict[str, str]:
                 "the type behind the colon is misspelt or not supported",
                 f"use one of: {', '.join(sorted(MAKERS))}",
             )
-        found[custom] = known
-    return found
+        names[custom] = known
+    return names
 
 
 # ---- which layers ----------------------------------------------------------------------------------------------------
@@ -173,23 +174,23 @@ _INPUTS = frozenset({"Input", "DummyData"})
 
 def _net_inputs(net: dict[str, Any], flow: _Flow, shapes: dict[str, Shape]) -> None:
     """Inputs that are named outside of layers."""
-    names, dims, given = net.get("input", []), net.get("input_dim", []), net.get("input_shape", [])
-    if dims and given:
+    names, dims, listed = net.get("input", []), net.get("input_dim", []), net.get("input_shape", [])
+    if dims and listed:
         raise _two_forms("[input_dim] and [input_shape]")
     if names and any(layer.get("type") == "Input" for layer in net.get("layer", ())):
         raise _two_forms("the field [input] and layers of type [Input]")
-    found: list[Shape] = [tuple(one.get("dim", ())) for one in given] or [
+    declared: list[Shape] = [tuple(entry.get("dim", ())) for entry in listed] or [
         tuple(dims[at : at + 4]) for at in range(0, len(dims), 4)
     ]
-    if found and (len(found) != len(names) or len(dims) % 4):
+    if declared and (len(declared) != len(names) or len(dims) % 4):
         raise AtcError(
             "E11022",
-            f"The model has {len(names)} inputs and {len(dims) if dims else len(given)} {'input_dim' if dims else 'input_shape'}",
+            f"The model has {len(names)} inputs and {len(dims) if dims else len(listed)} {'input_dim' if dims else 'input_shape'}",
             "every input needs one input_shape, or four input_dim",
             "correct the head of the prototxt",
         )
     for index, name in enumerate(names):
-        flow.enter(name, shapes.get(name, found[index] if found else None), name)
+        flow.enter(name, shapes.get(name, declared[index] if declared else None), name)
 
 
 def _two_forms(both: str) -> AtcError:
@@ -203,16 +204,18 @@ def _two_forms(both: str) -> AtcError:
 
 def _input_layer(raw: dict[str, Any], flow: _Flow, shapes: dict[str, Shape]) -> None:
     """The tops of an Input or DummyData layer."""
-    tops, given = raw.get("top", []), raw.get("input_param", raw.get("dummy_data_param", {}))
-    found: list[Shape] = [tuple(one.get("dim", ())) for one in given.get("shape", ())]
-    if not found and "num" in given:
-        sides = [given.get(word, [1]) for word in ("num", "channels", "height", "width")]
+    tops, params = raw.get("top", []), raw.get("input_param", raw.get("dummy_data_param", {}))
+    declared: list[Shape] = [tuple(entry.get("dim", ())) for entry in params.get("shape", ())]
+    if not declared and "num" in params:
+        sides = [params.get(side, [1]) for side in ("num", "channels", "height", "width")]
         many = max(len(side) for side in sides)
-        found = [tuple(side[min(index, len(side) - 1)] for side in sides) for index in range(many)]
-    if len(found) not in (0, 1, len(tops)):
-        raise bad(raw.get("name", ""), f"has {len(tops)} tops and {len(found)} shapes", "give one shape, or one a top")
+        declared = [tuple(side[min(index, len(side) - 1)] for side in sides) for index in range(many)]
+    if len(declared) not in (0, 1, len(tops)):
+        raise bad(
+            raw.get("name", ""), f"has {len(tops)} tops and {len(declared)} shapes", "give one shape, or one a top"
+        )
     for index, top in enumerate(tops):
-        shape = found[index % len(found)] if found else None
+        shape = declared[index % len(declared)] if declared else None
         flow.enter(top, shapes.get(top, shape), raw.get("name", top))
 
 
@@ -256,7 +259,7 @@ class _Flow:
     def run(self, raw: dict[str, Any], blobs: Any) -> None:
         """Make the nodes of a layer and enter its tops."""
         name, kind, tops = raw.get("name", ""), raw.get("type", ""), raw.get("top", [])
-        layer = Layer(name, kind, [self._take(one, name) for one in raw.get("bottom", ())], raw, blobs)
+        layer = Layer(name, kind, [self._take(bottom, name) for bottom in raw.get("bottom", ())], raw, blobs)
         values = MAKERS[kind](self.net, layer)
         if len(tops) > len(values) or not tops:
             raise bad(
@@ -288,16 +291,16 @@ class _Flow:
 
     def outputs(self) -> list[Output]:
         """The tops that nobody took."""
-        found = [
-            Output(one.value, f"{one.layer}:{one.index}:{top}")
-            for top, one in self.blobs.items()
-            if not one.taken and one.value.producer is not None and one.value.producer.type != "Data"
+        outputs = [
+            Output(blob.value, f"{blob.layer}:{blob.index}:{top}")
+            for top, blob in self.blobs.items()
+            if not blob.taken and blob.value.producer is not None and blob.value.producer.type != "Data"
         ]
-        if not found:
+        if not outputs:
             raise AtcError(
                 "E11022",
                 "The model has no output",
                 "no layer makes a result that is not taken by another",
                 "check the prototxt",
             )
-        return found
+        return outputs

@@ -21,16 +21,18 @@ Blobs = dict[str, list[Constant]]
 def load(path: Path) -> Blobs:
     """The blobs of every layer that has some."""
     try:
-        found = decode(WEIGHTS, _map(path))
-        if found.get("layers") and not found.get("layer"):
+        net = decode(WEIGHTS, _map(path))
+        if net.get("layers") and not net.get("layer"):
             raise AtcError(
                 "E11023",
                 f"The weight file [{path}] holds its layers in the old field [layers]",
                 "the file was written by an old version of Caffe",
                 "bring it up to date with Caffe's upgrade_net_proto_binary",
             )
-        layers = [decode(WEIGHTS_LAYER, one) for one in found.get("layer", ())]
-        return {one.get("name", ""): [_blob(blob) for blob in one["blobs"]] for one in layers if one.get("blobs")}
+        layers = [decode(WEIGHTS_LAYER, data) for data in net.get("layer", ())]
+        return {
+            layer.get("name", ""): [_blob(blob) for blob in layer["blobs"]] for layer in layers if layer.get("blobs")
+        }
     except (WireError, ValueError) as error:
         raise AtcError(
             "E11024",
@@ -57,14 +59,14 @@ def _map(path: Path) -> memoryview:
 
 def _blob(data: memoryview) -> Constant:
     try:
-        found = decode(BLOB, data)
-        content = _content(found)
+        blob = decode(BLOB, data)
+        content = _content(blob)
     except WireError:
-        found = decode(BLOB_UNPACKED, data)
+        blob = decode(BLOB_UNPACKED, data)
         content = _content(
-            {key: [np.array(found[key], kind).tobytes()] for key, kind in _KINDS.items() if found.get(key)}
+            {key: [np.array(blob[key], kind).tobytes()] for key, kind in _KINDS.items() if blob.get(key)}
         )
-    shape = _shape(found)
+    shape = _shape(blob)
     if len(content) != 4 * math.prod(shape):
         raise ValueError(f"a blob of shape {list(shape)} holds {len(content) // 4} values")
     return Constant(0, shape, content)
@@ -76,26 +78,26 @@ _KINDS = {"data": "<f4", "double_data": "<f8"}
 _RAW_KINDS = {0: "<f8", 1: "<f4", 2: "<f2"}  # of NVIDIA's Caffe and OpenCV
 
 
-def _content(found: dict[str, Any]) -> bytes | memoryview:
-    if "raw_data" in found:
-        kind = _RAW_KINDS.get(found.get("raw_data_type", 0))
+def _content(blob: dict[str, Any]) -> bytes | memoryview:
+    if "raw_data" in blob:
+        kind = _RAW_KINDS.get(blob.get("raw_data_type", 0))
         if kind is None:
-            raise ValueError(f"a blob has the raw_data_type {found['raw_data_type']}")
-        raw: memoryview = found["raw_data"]
+            raise ValueError(f"a blob has the raw_data_type {blob['raw_data_type']}")
+        raw: memoryview = blob["raw_data"]
         return raw if kind == "<f4" else np.frombuffer(raw, kind).astype("<f4").tobytes()
-    doubles = found.get("double_data")
+    doubles = blob.get("double_data")
     if doubles:
         return np.frombuffer(b"".join(doubles), "<f8").astype("<f4").tobytes()
-    pieces: list[memoryview] = found.get("data", [])
+    pieces: list[memoryview] = blob.get("data", [])
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _shape(found: dict[str, Any]) -> Shape:
+def _shape(blob: dict[str, Any]) -> Shape:
     """The dims; files of before 2015 name four of them."""
-    if "shape" in found:
-        shape = tuple(found["shape"].get("dim", ()))
+    if "shape" in blob:
+        shape = tuple(blob["shape"].get("dim", ()))
     else:
-        shape = tuple(found.get(word, 1) for word in ("num", "channels", "height", "width"))
+        shape = tuple(blob.get(side, 1) for side in ("num", "channels", "height", "width"))
     if any(dim < 0 for dim in shape):
         raise ValueError(f"a blob has the dims {list(shape)}")
     check_rank(shape)

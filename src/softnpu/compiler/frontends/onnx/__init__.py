@@ -1,0 +1,1 @@
+"""ONNX models: `reader.read` makes a graph of a ModelProto file."""

@@ -42,12 +42,12 @@ class Call:
         constant = value.const if value is not None else None
         if constant is None or constant.dtype not in (DType.INT32, DType.INT64) or not numpy_name(constant.dtype):
             return None
-        return [int(one) for one in constant.array().ravel()]
+        return [int(number) for number in constant.array().ravel()]
 
     def axes(self, attr: str = "axes", index: int = 1) -> list[int] | None:
         """Axes given as an attribute or, in newer opsets, as a constant input."""
-        found = self.get(attr)
-        return list(found) if isinstance(found, list | tuple) else self.ints(index)
+        axes = self.get(attr)
+        return list(axes) if isinstance(axes, list | tuple) else self.ints(index)
 
     def spatial(self) -> int:
         """How many spatial dims a convolution or pooling works on."""
@@ -60,15 +60,15 @@ class Call:
 
 def _full(values: Sequence[int] | None, dims: int, front: int = 2) -> list[int]:
     """Strides and the like for every dim: ones for N and C, and for the H that a 1-D operator lacks."""
-    given = list(values or [1] * dims)
-    return [1] * front + [1] * max(0, 2 - dims) + given
+    full = list(values or [1] * dims)
+    return [1] * front + [1] * max(0, 2 - dims) + full
 
 
 def _pads(call: Call, dims: int) -> list[int]:
     """ONNX has all the beginnings first; CANN has the beginning and the end of each dim (top, bottom, left, right)."""
-    given = list(call.get("pads") or [0] * (2 * dims))
-    half = len(given) // 2
-    pairs = [one for index in range(half) for one in (given[index], given[index + half])]
+    pads = list(call.get("pads") or [0] * (2 * dims))
+    half = len(pads) // 2
+    pairs = [pad for index in range(half) for pad in (pads[index], pads[index + half])]
     return [0, 0] * max(0, 2 - dims) + pairs
 
 
@@ -78,7 +78,7 @@ def _layout(dims: int) -> str:
 
 def _conv(call: Call) -> Row:
     dims = call.spatial()
-    word = "Conv3D" if dims == 3 else "Conv2D"
+    kind = "Conv3D" if dims == 3 else "Conv2D"
     attrs = {
         "strides": _full(call.get("strides"), dims),
         "pads": _pads(call, dims),
@@ -94,8 +94,8 @@ def _conv(call: Call) -> Row:
         attrs["output_padding"] = [0, 0, *[0] * max(0, 2 - dims), *(call.get("output_padding") or [0] * dims)]
         if call.get("output_shape"):
             attrs["output_shape"] = call.get("output_shape")
-        return f"{word}Transpose", attrs
-    return word, attrs
+        return f"{kind}Transpose", attrs
+    return kind, attrs
 
 
 def _pool_attrs(call: Call, dims: int) -> dict[str, Any]:
@@ -292,10 +292,10 @@ def _roi_pool(call: Call) -> Row:
 
 
 def _scatter_nd(call: Call) -> Row:
-    word = {"add": "ScatterNdAdd", "max": "ScatterNdMax", "min": "ScatterNdMin"}.get(
+    kind = {"add": "ScatterNdAdd", "max": "ScatterNdMax", "min": "ScatterNdMin"}.get(
         call.get("reduction", "none"), "ScatterNdUpdate"
     )
-    return word, {"reduction": "mul"} if call.get("reduction") == "mul" else {}
+    return kind, {"reduction": "mul"} if call.get("reduction") == "mul" else {}
 
 
 def _shift(call: Call) -> Row:
@@ -317,9 +317,9 @@ def _split(call: Call) -> Row:
 
 
 def _squeeze(call: Call) -> Row:
-    word = "axis" if call.op_type == "Squeeze" else "axes"
+    attribute = "axis" if call.op_type == "Squeeze" else "axes"
     if call.opset < 13:
-        return call.op_type, {word: call.axes()}
+        return call.op_type, {attribute: call.axes()}
     return f"{call.op_type}V3", {"axes": call.axes()}
 
 

@@ -6,31 +6,26 @@ operator it came from (`Node.source`); its CANN name and attributes come from `t
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends import check_rank
+from softnpu.compiler.frontends.files import map_file
 from softnpu.compiler.frontends.onnx import schema
 from softnpu.compiler.frontends.onnx.table import translate
+from softnpu.compiler.frontends.onnx.weights import Weights, dense
 from softnpu.compiler.lowering.lower import captures
 from softnpu.graph.ir import Constant, Graph, Node, Output, Source, Value
 from softnpu.graph.onnx_def import (
-    EXTERNAL,
     MODEL,
-    TENSOR,
     attribute_value,
-    tensor_bytes,
-    tensor_constant,
     value_info_type,
 )
-from softnpu.graph.wire import WireError, decode, encode
+from softnpu.graph.wire import WireError, decode
 
 DOCUMENTED = range(11, 19)  # opsets that atc's manual lists
 _STRING = 8
@@ -52,30 +47,13 @@ def read(path: Path) -> tuple[Graph, list[str]]:
     return _Reader(path, model).read()
 
 
-def map_file(path: Path) -> memoryview:
-    """The bytes of a file, mapped."""
-    try:
-        with open(path, "rb") as file:
-            size = path.stat().st_size
-            if size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise AtcError(
-            "E10410",
-            f"The file [{path}] cannot be opened: {error.strerror}",
-            "the path is wrong or not readable",
-            "check the path",
-        ) from error
-
-
 class _Reader:
     def __init__(self, path: Path, model: dict[str, Any]) -> None:
         self.path = path
         self.model = model
         self.values: dict[str, Value] = {}
         self.notes: list[str] = []
-        self.files: dict[str, memoryview] = {}
+        self.weights = Weights(path)
 
     def read(self) -> tuple[Graph, list[str]]:
         """All of it."""
@@ -87,18 +65,19 @@ class _Reader:
                 "the file is empty or of another format",
                 "export the model again",
             )
-        made = Graph(graph.get("name") or self.path.stem, self._opsets(graph), framework=5)
-        made.functions = [
-            {**one, "node": [self._whole(op) for op in one.get("node", ())]} for one in self.model.get("functions", ())
+        result = Graph(graph.get("name") or self.path.stem, self._opsets(graph), framework=5)
+        result.functions = [
+            {**function, "node": [self.weights.whole(op) for op in function.get("node", ())]}
+            for function in self.model.get("functions", ())
         ]
-        made.reserve(_tensor_names(graph))
-        self.graph = made
-        self.own = {(one.get("domain", ""), one.get("name", "")) for one in made.functions}
+        result.reserve(_tensor_names(graph))
+        self.graph = result
+        self.own = {(function.get("domain", ""), function.get("name", "")) for function in result.functions}
         self._inputs_and_weights(graph)
         self._nodes(graph)
         self._outputs(graph)
         try:
-            made.sort()
+            result.sort()
         except ValueError as error:
             raise AtcError(
                 "E10041",
@@ -106,14 +85,14 @@ class _Reader:
                 "a node takes what follows from its own result",
                 "export the model again",
             ) from error
-        return made, self.notes
+        return result, self.notes
 
     def _opsets(self, graph: dict[str, Any]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for one in self.model.get("opset_import", ()):
-            domain = one.get("domain", "")
+        versions: dict[str, int] = {}
+        for entry in self.model.get("opset_import", ()):
+            domain = entry.get("domain", "")
             domain = "" if domain == "ai.onnx" else domain
-            version = one.get("version", 0)
+            version = entry.get("version", 0)
             if version not in _VERSIONS or (not domain and not version):
                 raise AtcError(
                     "E10041",
@@ -121,30 +100,30 @@ class _Reader:
                     "the file is damaged",
                     "export the model again",
                 )
-            if found.setdefault(domain, version) != version:
+            if versions.setdefault(domain, version) != version:
                 raise AtcError(
                     "E16005",
-                    f"The model imports more than one version ({found[domain]} and {version}) of the operator set [{domain or 'ai.onnx'}]",
+                    f"The model imports more than one version ({versions[domain]} and {version}) of the operator set [{domain or 'ai.onnx'}]",
                     "the exporter wrote a faulty file",
                     "export the model again",
                 )
-        if "" not in found and any(not node.get("domain") for node in graph.get("node", ())):
+        if "" not in versions and any(not node.get("domain") for node in graph.get("node", ())):
             raise AtcError(
                 "E19999",
                 "The model does not say which ONNX opset it uses (opset_import is missing)",
                 "the file is damaged or older than ONNX 1.0",
                 "export it again",
             )
-        opset = found.setdefault("", 20)
+        opset = versions.setdefault("", 20)
         if opset not in DOCUMENTED:
             self.notes.append(f"the model uses ONNX opset {opset}; atc documents 11 to 18, hardware may refuse it")
-        return found
+        return versions
 
     # ---- inputs and weights ------------------------------------------------------------------------------------------
 
     def _inputs_and_weights(self, graph: dict[str, Any]) -> None:
-        weights = {one.get("name", ""): one for one in graph.get("initializer", ())}
-        sparse = {one.get("values", {}).get("name", ""): one for one in graph.get("sparse_initializer", ())}
+        weights = {tensor.get("name", ""): tensor for tensor in graph.get("initializer", ())}
+        sparse = {tensor.get("values", {}).get("name", ""): tensor for tensor in graph.get("sparse_initializer", ())}
         for info in graph.get("input", ()):
             name = info.get("name", "")
             if name in weights or name in sparse:
@@ -174,51 +153,14 @@ class _Reader:
             value.words = _words(info)
             self.values[name] = value
         for name, tensor in weights.items():
-            self._add_const(name, self._constant(tensor, name))
+            self._add_const(name, self.weights.constant(tensor, name))
         for name, tensor in sparse.items():
-            self._add_const(name, _dense(tensor, name))
+            self._add_const(name, dense(tensor, name))
 
     def _add_const(self, name: str, constant: Constant) -> None:
         value = Value(name, constant.dtype, constant.shape)
         self.values[name] = value
         self.graph.add(Node(name, "Const", [], [value], data=constant))
-
-    def _constant(self, tensor: dict[str, Any], name: str) -> Constant:
-        if tensor.get("data_type", 0) == _STRING:  # the message itself is the content
-            return Constant(13, tuple(tensor.get("dims", ())), encode(TENSOR, {**tensor, "name": name}))
-        try:
-            check_rank(tensor.get("dims", ()))
-            if tensor.get("data_location", 0) == EXTERNAL:
-                return self._external(tensor, name)
-            return tensor_constant(tensor)
-        except (ValueError, OverflowError) as error:
-            raise AtcError(
-                "E10041",
-                f"The weight [{name}] is damaged: {error}",
-                "the file is cut off or faulty",
-                "export the model again",
-            ) from error
-
-    def _external(self, tensor: dict[str, Any], name: str) -> Constant:
-        fields = {one.get("key", ""): one.get("value", "") for one in tensor.get("external_data", ())}
-        location = fields.get("location", "")
-        folder = self.path.resolve().parent
-        target = (folder / location).resolve()
-        if not location or folder not in target.parents:
-            raise ValueError(f"its external file {location!r} lies outside of the model's folder")
-        size = tensor_bytes(tensor)
-        assert size is not None
-        offset, length = int(fields.get("offset") or 0), int(fields.get("length") or size)
-        data = self.files.get(location)
-        if data is None:
-            data = self.files[location] = map_file(target)
-        if length != size or not 0 <= offset <= len(data) - length:
-            raise ValueError(
-                f"{length} bytes at {offset} of {location} (which has {len(data)}) are not its {size} bytes"
-            )
-        return Constant(
-            from_onnx(tensor.get("data_type", 0)), tuple(tensor.get("dims", ())), data[offset : offset + length]
-        )
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -228,14 +170,14 @@ class _Reader:
         seen = set(self.values)
         used = taken | seen
         for index, op in enumerate(nodes):
-            word = op.get("op_type", "")
-            name = op.get("name") or _free(f"{word}_{index}", used)
+            op_type = op.get("op_type", "")
+            name = op.get("name") or _free(f"{op_type}_{index}", used)
             if name in seen:
                 self.graph.repeated.append(name)
                 name = _free(f"{name}_{index}", used)
             seen.add(name)
             used.add(name)
-            self._node(self._whole(op), name, word)
+            self._node(self.weights.whole(op), name, op_type)
         for node in self.graph.nodes:  # inputs may be named before they are made
             for value in node.inputs:
                 if value is not None and value.producer is None:
@@ -246,53 +188,24 @@ class _Reader:
                         "export the model again",
                     )
 
-    def _whole(self, op: dict[str, Any]) -> dict[str, Any]:
-        """An operator whose tensors, also those in bodies inside, hold their content themselves."""
-        if not op.get("attribute"):
-            return op
-        return {**op, "attribute": [self._whole_attribute(one) for one in op["attribute"]]}
-
-    def _whole_attribute(self, attribute: dict[str, Any]) -> dict[str, Any]:
-        found = dict(attribute)
-        if "t" in found:
-            found["t"] = self._inside(found["t"])
-        if "tensors" in found:
-            found["tensors"] = [self._inside(one) for one in found["tensors"]]
-        if "g" in found:
-            found["g"] = self._whole_graph(found["g"])
-        if "graphs" in found:
-            found["graphs"] = [self._whole_graph(one) for one in found["graphs"]]
-        return found
-
-    def _whole_graph(self, graph: dict[str, Any]) -> dict[str, Any]:
-        weights = [self._inside(one) for one in graph.get("initializer", ())]
-        return {**graph, "node": [self._whole(one) for one in graph.get("node", ())], "initializer": weights}
-
-    def _inside(self, tensor: dict[str, Any]) -> dict[str, Any]:
-        if tensor.get("data_location", 0) != EXTERNAL:
-            return tensor
-        name = tensor.get("name", "")
-        kept = {key: value for key, value in tensor.items() if key not in ("external_data", "data_location")}
-        return {**kept, "raw_data": self._constant(tensor, name).data}
-
     def _value(self, name: str) -> Value:
-        found = self.values.get(name)
-        if found is None:
-            found = self.values[name] = Value(name)
-        return found
+        value = self.values.get(name)
+        if value is None:
+            value = self.values[name] = Value(name)
+        return value
 
-    def _node(self, op: dict[str, Any], name: str, word: str) -> None:
-        if word == "Constant" and not op.get("domain") and self._constant_node(op, name):
+    def _node(self, op: dict[str, Any], name: str, op_type: str) -> None:
+        if op_type == "Constant" and not op.get("domain") and self._constant_node(op, name):
             return
         explicit = list(op.get("input", ()))
         captured = sorted(captures(op))
-        names = explicit + [one for one in captured if one not in explicit]
-        inputs = [self._value(one) if one else None for one in names]
-        outputs = [self._made(one or self.graph.unique(f"{name}/unused"), name) for one in op.get("output", ())]
+        names = explicit + [tensor for tensor in captured if tensor not in explicit]
+        inputs = [self._value(tensor) if tensor else None for tensor in names]
+        outputs = [self._output(tensor or self.graph.unique(f"{name}/unused"), name) for tensor in op.get("output", ())]
         if not outputs:
             raise AtcError(
                 "E16001",
-                f"The node [{name}] of type [{word}] has no output",
+                f"The node [{name}] of type [{op_type}] has no output",
                 "the file is faulty",
                 "export the model again",
             )
@@ -300,19 +213,21 @@ class _Reader:
         domain = "" if domain == "ai.onnx" else domain
         if not domain:
             schema.check(op, name, self.graph.opsets[""])
-        attrs = {one.get("name", ""): attribute_value(one) for one in op.get("attribute", ())}
-        if domain and domain not in self.graph.opsets and (domain, word) not in self.own:
+        attrs = {attribute.get("name", ""): attribute_value(attribute) for attribute in op.get("attribute", ())}
+        if domain and domain not in self.graph.opsets and (domain, op_type) not in self.own:
             raise AtcError(
                 "E19999",
                 f"The node [{name}] is of the domain [{domain}], for which the model imports no operator set",
                 "opset_import of the model lacks the domain",
                 "export the model again",
             )
-        named = translate(word, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs))
+        named = translate(
+            op_type, domain, self.graph.opsets.get(domain, 0), attrs, inputs[: len(explicit)], len(outputs)
+        )
         source = Source(
             [{**op, "name": name}],
             names,
-            [value.name if one else "" for one, value in zip(op.get("output", ()), outputs, strict=True)],
+            [value.name if tensor else "" for tensor, value in zip(op.get("output", ()), outputs, strict=True)],
         )
         kind = "Constant" if named.type == "Const" else named.type  # a Const holds its content, this one computes it
         node = Node(
@@ -320,7 +235,7 @@ class _Reader:
         )
         self.graph.add(node)
 
-    def _made(self, name: str, node: str) -> Value:
+    def _output(self, name: str, node: str) -> Value:
         value = self._value(name)
         if value.producer is not None:
             raise AtcError(
@@ -336,18 +251,18 @@ class _Reader:
         if not op.get("output") or not op.get("attribute"):
             return False
         attribute = op["attribute"][0]
-        word, value = attribute.get("name", ""), attribute_value(attribute)
-        if word == "value" and isinstance(value, dict):
-            constant = self._constant(value, name)
-        elif word in ("value_float", "value_floats"):
+        form, value = attribute.get("name", ""), attribute_value(attribute)
+        if form == "value" and isinstance(value, dict):
+            constant = self.weights.constant(value, name)
+        elif form in ("value_float", "value_floats"):
             constant = Constant.of(np.array(value, np.float32))
-        elif word in ("value_int", "value_ints"):
+        elif form in ("value_int", "value_ints"):
             constant = Constant.of(np.array(value, np.int64))
         else:
             return False
-        made = self._made(op["output"][0], name)
-        made.dtype, made.shape = constant.dtype, constant.shape
-        self.graph.add(Node(name, "Const", [], [made], data=constant))
+        output = self._output(op["output"][0], name)
+        output.dtype, output.shape = constant.dtype, constant.shape
+        self.graph.add(Node(name, "Const", [], [output], data=constant))
         return True
 
     def _outputs(self, graph: dict[str, Any]) -> None:
@@ -388,8 +303,8 @@ def _tensor_names(graph: dict[str, Any]) -> Iterator[str]:
             for body in [attribute["g"]] if "g" in attribute else attribute.get("graphs", ()):
                 yield from _tensor_names(body)
     for key in ("input", "initializer", "output"):
-        for one in graph.get(key, ()):
-            yield one.get("name", "")
+        for entry in graph.get(key, ()):
+            yield entry.get("name", "")
 
 
 def _words(info: dict[str, Any]) -> tuple[str, ...]:
@@ -403,23 +318,3 @@ def _free(wish: str, taken: set[str]) -> str:
         number += 1
         name = f"{wish}_{number}"
     return name
-
-
-def _dense(sparse: dict[str, Any], name: str) -> Constant:
-    with contextlib.suppress(TypeError, ValueError, IndexError, OverflowError):
-        values = tensor_constant(sparse.get("values", {})).array()
-        indices = tensor_constant(sparse.get("indices", {})).array()
-        dims = tuple(sparse.get("dims", ()))
-        if 0 <= int(np.prod(dims)) <= 1 << 28:
-            full = np.zeros(dims, values.dtype)
-            if indices.ndim == 1:
-                full.reshape(-1)[indices] = values
-            else:
-                full[tuple(indices.T)] = values
-            return Constant.of(full)
-    raise AtcError(
-        "E10041",
-        f"The sparse weight [{name}] is damaged or too large",
-        "the file is faulty",
-        "export the model with dense weights",
-    )

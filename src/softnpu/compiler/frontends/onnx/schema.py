@@ -23,37 +23,39 @@ class _Schema:
 
 
 @functools.cache
-def _schema(word: str, opset: int) -> _Schema:
+def _schema(op_type: str, opset: int) -> _Schema:
     """The schema of an operator; one that allows everything where ONNX does not know it."""
     import onnx.defs
 
-    if not onnx.defs.has(word):
+    if not onnx.defs.has(op_type):
         return _Schema()
     try:
-        found: Any = onnx.defs.get_schema(word, opset)
+        schema: Any = onnx.defs.get_schema(op_type, opset)
     except onnx.defs.SchemaError:  # it came later, or it is gone
         return _Schema()
-    attributes = {name: (int(one.type.value), bool(one.required)) for name, one in found.attributes.items()}
-    return _Schema((found.min_input, found.max_input), (found.min_output, found.max_output), attributes)
+    attributes = {
+        name: (int(attribute.type.value), bool(attribute.required)) for name, attribute in schema.attributes.items()
+    }
+    return _Schema((schema.min_input, schema.max_input), (schema.min_output, schema.max_output), attributes)
 
 
 def check(op: dict[str, Any], name: str, opset: int) -> None:
     """Raise when an operator of ONNX itself lacks something, has too much, or an attribute of another type than its own."""
-    word = op.get("op_type", "")
-    schema = _schema(word, opset)
+    op_type = op.get("op_type", "")
+    schema = _schema(op_type, opset)
     for key, (least, most) in (("input", schema.inputs), ("output", schema.outputs)):
         count = len(op.get(key, ()))
         if not least <= count <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < _MANY - 1 else f"{least} or more"
-            raise error("E14001", name=name, type=word, reason=f"it has {count} {key}s, {wanted} are expected")
-    given = {one.get("name", ""): attribute_kind(one) for one in op.get("attribute", ())}
+            raise error("E14001", name=name, type=op_type, reason=f"it has {count} {key}s, {wanted} are expected")
+    kinds = {attribute.get("name", ""): attribute_kind(attribute) for attribute in op.get("attribute", ())}
     for key, (kind, required) in schema.attributes.items():
-        if key not in given:
+        if key not in kinds:
             if required:
-                raise error("E14002", name=name, type=word, attribute=key)
-        elif given[key] != kind:
-            reason = f"the attribute {key} is of type {_kind(given[key])}, it must be of type {_kind(kind)}"
-            raise error("E14001", name=name, type=word, reason=reason)
+                raise error("E14002", name=name, type=op_type, attribute=key)
+        elif kinds[key] != kind:
+            reason = f"the attribute {key} is of type {_kind(kinds[key])}, it must be of type {_kind(kind)}"
+            raise error("E14001", name=name, type=op_type, reason=reason)
 
 
 def _kind(number: int) -> str:

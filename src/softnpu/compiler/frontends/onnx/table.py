@@ -219,9 +219,9 @@ def translate(
 ) -> Named:
     """Name an ONNX operator as CANN does; one that CANN has no name for keeps its own type and attributes."""
     call = Call(op_type, opset, plain(attrs), inputs, outputs)
-    kind, found = _named(call, domain)
+    kind, attributes = _named(call, domain)
     return Named(
-        kind, {key: value for key, value in found.items() if value is not None}, _input_names(kind, len(inputs))
+        kind, {key: value for key, value in attributes.items() if value is not None}, _input_names(kind, len(inputs))
     )
 
 
@@ -260,15 +260,15 @@ _SAME_SET = frozenset(_SAME)
 
 def names() -> dict[str, str]:
     """Every ONNX operator that CANN has a name for, with that name ("" where it depends on attributes and shapes)."""
-    found = dict.fromkeys(naming.FUNCTIONS, "") | {name: name for name in _SAME} | dict(_RENAMED)
-    return found | {name: row[0] for name, row in _ATTRS.items()}
+    table = dict.fromkeys(naming.FUNCTIONS, "") | {name: name for name in _SAME} | dict(_RENAMED)
+    return table | {name: row[0] for name, row in _ATTRS.items()}
 
 
 def vendor_node(operator: str) -> str:
     """The node of a function of torch_npu: npu_roi_align → NPURoiAlign."""
     if not operator.startswith("npu_"):
         return ""
-    return "NPU" + "".join(word.capitalize() for word in operator.removeprefix("npu_").split("_"))
+    return "NPU" + "".join(part.capitalize() for part in operator.removeprefix("npu_").split("_"))
 
 
 def _named(call: Call, domain: str) -> tuple[str, dict[str, Any]]:
@@ -300,8 +300,8 @@ def _input_names(kind: str, count: int) -> list[str]:
 
 def plain(attrs: dict[str, Any]) -> dict[str, Any]:
     """Attributes as CANN holds them: text for bytes, constants for tensors; bodies (graphs) and types are left out."""
-    found = {key: _plain(value) for key, value in attrs.items()}
-    return {key: value for key, value in found.items() if value is not None}
+    plain_values = {key: _plain(value) for key, value in attrs.items()}
+    return {key: value for key, value in plain_values.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -310,8 +310,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return _constant(value)
     if isinstance(value, list | tuple):
-        parts = [_plain(one) for one in value]
-        return None if any(one is None for one in parts) else parts
+        parts = [_plain(item) for item in value]
+        return None if any(part is None for part in parts) else parts
     return value
 
 

@@ -24,19 +24,19 @@ class Call:
         self.inputs = inputs
         self._const = const
 
-    def const(self, word: str, array: np.ndarray[Any, Any]) -> Value:
+    def const(self, suffix: str, array: np.ndarray[Any, Any]) -> Value:
         """A constant that TensorFlow has as an attribute and CANN as an input."""
-        return self._const(f"{self.name}/{word}", array)
+        return self._const(f"{self.name}/{suffix}", array)
 
     def take(self, *places: int) -> list[Value | None]:
         """Inputs in another order."""
-        return [self.input(place) for place in places]
+        return [self.input(index) for index in places]
 
-    def input(self, place: int) -> Value:
+    def input(self, index: int) -> Value:
         """An input that must be there."""
-        if place >= len(self.inputs):
-            raise self.wrong(f"has {len(self.inputs)} inputs and needs at least {place + 1}")
-        return self.inputs[place]
+        if index >= len(self.inputs):
+            raise self.wrong(f"has {len(self.inputs)} inputs and needs at least {index + 1}")
+        return self.inputs[index]
 
     def has(self, name: str) -> bool:
         """Whether an attribute is there."""
@@ -44,23 +44,23 @@ class Call:
 
     def attr(self, name: str, kind: str, default: Any) -> Any:
         """An attribute: kind b, i, f, s (text), type (aclDataType), ints; None as the default means that it must be there."""
-        found = self.node.get("attr", {}).get(name)
-        if found is None:
+        message = self.node.get("attr", {}).get(name)
+        if message is None:
             if default is None:
                 raise self.wrong(f"lacks the attribute [{name}]")
             return default
         if kind == "ints":
-            return [int(one) for one in found.get("list", {}).get("i", ())]
+            return [int(number) for number in message.get("list", {}).get("i", ())]
         if kind == "s":
-            return self._text(name, found.get("s", b""))
+            return self._text(name, message.get("s", b""))
         if kind == "type":
-            return self._dtype(name, found.get("type", 0))
-        return {"b": bool, "i": int, "f": float}[kind](found.get(kind, 0))
+            return self._dtype(name, message.get("type", 0))
+        return {"b": bool, "i": int, "f": float}[kind](message.get(kind, 0))
 
     def shape(self, name: str) -> Shape | None:
         """A shape; None where it is absent or of unknown rank."""
-        found = self.node.get("attr", {}).get(name, {})
-        return shape_of(found["shape"]) if "shape" in found else None
+        message = self.node.get("attr", {}).get(name, {})
+        return shape_of(message["shape"]) if "shape" in message else None
 
     def wrong(self, what: str) -> AtcError:
         """An error about this operator."""

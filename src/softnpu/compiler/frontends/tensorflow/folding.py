@@ -71,8 +71,8 @@ class Folding:
             pair: tuple[list[int], list[int]] = [], []
             for dim in value.shape:
                 self._sizes += dim < 0
-                for world, made in zip(pair, (101 + 2 * self._sizes, 211 + 4 * self._sizes), strict=True):
-                    world.append(dim if dim >= 0 else made)
+                for world, size in zip(pair, (101 + 2 * self._sizes, 211 + 4 * self._sizes), strict=True):
+                    world.append(dim if dim >= 0 else size)
             self._remember(node.output, np.array(pair[0], kind), np.array(pair[1], kind))
 
     # ---- values ------------------------------------------------------------------------------------------------------
@@ -101,24 +101,24 @@ class Folding:
         if results[0] is None or results[1] is None:
             return
         pairs = list(zip(results[0], results[1], strict=True))
-        if any(one.shape != two.shape or one.size > _MAX_ELEMENTS for one, two in pairs):
+        if any(first.shape != second.shape or first.size > _MAX_ELEMENTS for first, second in pairs):
             return
-        if all((one == two).all() for one, two in pairs):
+        if all((first == second).all() for first, second in pairs):
             self._replace(node, results[0])
             return
-        for value, (one, two) in zip(node.outputs, pairs, strict=True):
-            self._remember(value, one, two)
+        for value, (first, second) in zip(node.outputs, pairs, strict=True):
+            self._remember(value, first, second)
 
     def _in_world(self, value: Value | None, world: int) -> Value | None:
         if value is None or value.const is not None:
             return value
         constant = Constant.of(self.worlds[id(value)][world])
-        made = Value(f"{value.name}/world", constant.dtype, constant.shape)
-        made.producer = Node(made.name, "Const", [], [made], data=constant)
-        return made
+        constant_value = Value(f"{value.name}/world", constant.dtype, constant.shape)
+        constant_value.producer = Node(constant_value.name, "Const", [], [constant_value], data=constant)
+        return constant_value
 
-    def _remember(self, value: Value, one: Array, two: Array) -> None:
-        self.worlds[id(value)] = (one, two)
+    def _remember(self, value: Value, first: Array, second: Array) -> None:
+        self.worlds[id(value)] = (first, second)
         self._keep.append(value)
 
     def _run(self, node: Node, inputs: list[Value | None]) -> list[Array] | None:

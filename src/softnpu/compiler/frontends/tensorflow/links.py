@@ -48,7 +48,7 @@ def split(reference: str) -> tuple[str, int]:
 
 def by_name(nodes: list[dict[str, Any]]) -> Nodes:
     """The operators by their names, which must be there and differ."""
-    found: Nodes = {}
+    known: Nodes = {}
     for node in nodes:
         name = node.get("name", "")
         if not name or not node.get("op", ""):
@@ -58,15 +58,15 @@ def by_name(nodes: list[dict[str, Any]]) -> Nodes:
                 "one of them is missing",
                 "export again",
             )
-        if name in found:
+        if name in known:
             raise AtcError("E19009", f"Two operators are named [{name}]", "names must differ", "rename one of them")
-        found[name] = node
-    return found
+        known[name] = node
+    return known
 
 
 def references(node: dict[str, Any]) -> list[tuple[str, int]]:
     """The data inputs of an operator."""
-    return [split(one) for one in node.get("input", ()) if not one.startswith("^")]
+    return [split(reference) for reference in node.get("input", ()) if not reference.startswith("^")]
 
 
 def leaves(nodes: Nodes) -> list[str]:
@@ -75,7 +75,9 @@ def leaves(nodes: Nodes) -> list[str]:
     for node in nodes.values():
         taken.update(name for name, _ in references(node))
         if node["op"] not in DROPPED:  # a group at the end of a graph only says what belongs together
-            taken.update(one[1:].partition(":")[0] for one in node.get("input", ()) if one.startswith("^"))
+            taken.update(
+                reference[1:].partition(":")[0] for reference in node.get("input", ()) if reference.startswith("^")
+            )
     silent = DROPPED | PLACEHOLDERS | {"Const"}
     return [name for name, node in nodes.items() if name not in taken and node["op"] not in silent]
 
@@ -83,7 +85,7 @@ def leaves(nodes: Nodes) -> list[str]:
 def ordered(nodes: Nodes, roots: list[str]) -> list[str]:
     """The roots and everything they depend on, sources first; raises for a missing source and for a circle."""
     state: dict[str, int] = {}  # 1 while its sources are visited, 2 when done
-    found: list[str] = []
+    order: list[str] = []
     for root in roots:
         stack = [root]
         while stack:
@@ -92,12 +94,12 @@ def ordered(nodes: Nodes, roots: list[str]) -> list[str]:
                 stack.pop()
             elif state.get(name) == 1:
                 state[name] = 2
-                found.append(name)
+                order.append(name)
                 stack.pop()
             else:
                 state[name] = 1
                 stack += reversed([source for source in _sources(nodes, name, state) if state.get(source) != 2])
-    return found
+    return order
 
 
 def _sources(nodes: Nodes, name: str, state: dict[str, int]) -> list[str]:
@@ -122,8 +124,8 @@ def _sources(nodes: Nodes, name: str, state: dict[str, int]) -> list[str]:
 
 def count_results(nodes: Nodes, names: list[str]) -> dict[str, int]:
     """How many results of each operator are taken by the named ones."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
         for source, index in references(nodes[name]):
-            found[source] = max(found.get(source, 0), index + 1)
-    return found
+            counts[source] = max(counts.get(source, 0), index + 1)
+    return counts

@@ -75,12 +75,12 @@ _MAX_FILLED = 1 << 30  # bytes that one value of a file may be spread to
 
 def dtype_of(number: int) -> int:
     """The aclDataType of TensorFlow's DataType; raises ValueError for those that ACL lacks."""
-    found = _DTYPES.get(number - _REF if number > _REF else number)
-    if found is None:
+    dtype = _DTYPES.get(number - _REF if number > _REF else number)
+    if dtype is None:
         raise ValueError(
             f"the TensorFlow data type {number} has no counterpart; use float, half, double, bool or an integer type"
         )
-    return found
+    return dtype
 
 
 def shape_of(shape: dict[str, Any]) -> Shape | None:
@@ -116,15 +116,15 @@ def constant_of(tensor: dict[str, Any]) -> Constant:
 
 def _filled(values: list[Any], dtype: int, count: int) -> np.ndarray[Any, Any]:
     if dtype in (DType.FLOAT16, DType.BF16):  # the bits of a half stand in an integer
-        given = np.array(values, np.int64).astype(np.uint16)
+        listed = np.array(values, np.int64).astype(np.uint16)
     elif dtype in (DType.FLOAT, DType.DOUBLE):
-        given = np.array(values, numpy_name(dtype))
+        listed = np.array(values, numpy_name(dtype))
     else:
-        given = np.array(values, np.uint64 if dtype == DType.UINT64 else np.int64).astype(numpy_name(dtype))
-    if len(given) == count:
-        return given
-    filled = np.zeros(count, given.dtype)
-    if len(given):
-        filled[: len(given)] = given
-        filled[len(given) :] = given[-1]
+        listed = np.array(values, np.uint64 if dtype == DType.UINT64 else np.int64).astype(numpy_name(dtype))
+    if len(listed) == count:
+        return listed
+    filled = np.zeros(count, listed.dtype)
+    if len(listed):
+        filled[: len(listed)] = listed
+        filled[len(listed) :] = listed[-1]
     return filled

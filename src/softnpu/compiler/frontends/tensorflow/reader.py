@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.onnx.reader import map_file
+from softnpu.compiler.frontends.files import map_file
 from softnpu.compiler.frontends.tensorflow import links, table
 from softnpu.compiler.frontends.tensorflow.call import Call
 from softnpu.compiler.frontends.tensorflow.folding import Folding
@@ -94,39 +94,39 @@ class _Reader:
             raise AtcError(
                 "E10016",
                 f"The input [{missing[0]}] of --input_shape is not in the model",
-                f"the inputs are {', '.join(f'[{one.name}]' for one in self.graph.inputs) or 'none'}",
+                f"the inputs are {', '.join(f'[{node.name}]' for node in self.graph.inputs) or 'none'}",
                 "name inputs of the model",
             )
 
     def _input(self, name: str, node: dict[str, Any]) -> None:
         call = Call(node, [], self._constant)
         dtype = call.attr("dtype", "type", None)
-        shape = self._given(name, self._placeholder_shape(call))
+        shape = self._told_shape(name, self._placeholder_shape(call))
         form, rank = _FORMATS.get(self.format, (ND, -1))
         known = shape is not None and len(shape) == rank
-        made = self.graph.data_node(name, dtype, shape, form if known else ND)
-        made.origin.append(name)
-        self.values[name] = [made.output]
+        data = self.graph.data_node(name, dtype, shape, form if known else ND)
+        data.origin.append(name)
+        self.values[name] = [data.output]
 
     def _placeholder_shape(self, call: Call) -> Shape | None:
         shape = call.shape("shape")
         return None if shape == () and self.old else shape
 
-    def _given(self, name: str, shape: Shape | None) -> Shape | None:
+    def _told_shape(self, name: str, shape: Shape | None) -> Shape | None:
         """The dims of the command line where they are given, otherwise those of the file."""
         if name not in self.shapes:
             return shape
-        given = tuple(self.shapes[name])
-        if shape is not None and len(shape) != len(given):
+        dims = tuple(self.shapes[name])
+        if shape is not None and len(shape) != len(dims):
             raise AtcError(
                 "E10049",
-                f"--input_shape gives [{name}] {len(given)} dims, the model has {len(shape)}",
+                f"--input_shape gives [{name}] {len(dims)} dims, the model has {len(shape)}",
                 "the number of dims is fixed by the model",
                 f"give {len(shape)} dims",
             )
-        if shape is not None and any(dim >= 0 and dim != new for dim, new in zip(shape, given, strict=True)):
-            self.notes.append(f"The input [{name}] is {list(shape)} in the model and becomes {list(given)}")
-        return given
+        if shape is not None and any(dim >= 0 and dim != new for dim, new in zip(shape, dims, strict=True)):
+            self.notes.append(f"The input [{name}] is {list(shape)} in the model and becomes {list(dims)}")
+        return dims
 
     # ---- operators ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class _Reader:
             self._pass(name, op, inputs)
         elif op == "ShapeN":
             self.values[name] = [
-                self._make(name, "Shape", [one], {"dtype": 3}, index).output for index, one in enumerate(inputs)
+                self._make(name, "Shape", [tensor], {"dtype": 3}, index).output for index, tensor in enumerate(inputs)
             ]
         else:
             self._operator(name, node, inputs)
@@ -198,17 +198,17 @@ class _Reader:
         if not 1 <= count <= _MAX_RESULTS:
             raise call.wrong(f"has {count} results")
         attrs = {**row.fixed, **row.attrs(call)}
-        made = self._make(name, row.type, taken, attrs, outputs=max(count, self.counts.get(name, 0)))
-        self.values[name] = made.outputs
+        operator = self._make(name, row.type, taken, attrs, outputs=max(count, self.counts.get(name, 0)))
+        self.values[name] = operator.outputs
 
     def _sized(self, name: str, kind: str, inputs: list[Value | None]) -> list[Value | None]:
         """Put a constant in the place of a size of which only one dim is unknown, or only those that do not count."""
-        place = 1 if kind == "Reshape" else 0
-        value = inputs[place]
-        found = self.folding.partly(value) if value is not None and value.const is None else None
-        if found is None or (kind == "Reshape" and (found == -1).sum() > 1):
+        index = 1 if kind == "Reshape" else 0
+        value = inputs[index]
+        sizes = self.folding.partly(value) if value is not None and value.const is None else None
+        if sizes is None or (kind == "Reshape" and (sizes == -1).sum() > 1):
             return inputs
-        return [*inputs[:place], self._constant(f"{name}/size", found), *inputs[place + 1 :]]
+        return [*inputs[:index], self._constant(f"{name}/size", sizes), *inputs[index + 1 :]]
 
     def _make(
         self,
@@ -222,8 +222,8 @@ class _Reader:
         """Add an operator, find its shapes, fold it where possible."""
         graph = self.graph
         own = name if not part else graph.unique(f"{name}:{part}")
-        made = [Value(own if outputs == 1 else graph.unique(f"{name}:{index}")) for index in range(outputs)]
-        node = graph.add(Node(own, kind, list(inputs), made, attrs, origin=[name]))
+        results = [Value(own if outputs == 1 else graph.unique(f"{name}:{index}")) for index in range(outputs)]
+        node = graph.add(Node(own, kind, list(inputs), results, attrs, origin=[name]))
         try:
             infer_node(graph, node)
         except AtcError as error:
@@ -296,5 +296,5 @@ def _refuse(nodes: links.Nodes, order: list[str]) -> None:
 
 
 def _list(nodes: links.Nodes, names: list[str]) -> str:
-    found = [f"{nodes[name]['op']} [{name}]" for name in names[:_NAMED]]
-    return ", ".join(found) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    listed = [f"{nodes[name]['op']} [{name}]" for name in names[:_NAMED]]
+    return ", ".join(listed) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -27,11 +27,11 @@ _REDUCTIONS = "Mean Sum Max Min Prod All Any"
 
 
 def _attr_inputs(**words: tuple[str, str, Any, type]) -> Any:
-    """TensorFlow's inputs, then attributes as constants: word = (name, kind, default, NumPy type)."""
+    """TensorFlow's inputs, then attributes as constants: suffix = (name, kind, default, NumPy type)."""
 
     def inputs(call: Call) -> list[Value | None]:
-        made = [call.const(word, np.array(call.attr(*spec[:3]), spec[3])) for word, spec in words.items()]
-        return [*call.inputs, *made]
+        constants = [call.const(name, np.array(call.attr(*spec[:3]), spec[3])) for name, spec in words.items()]
+        return [*call.inputs, *constants]
 
     return inputs
 
@@ -85,12 +85,12 @@ def _text(call: Call) -> dict[str, Any]:
 
 def _suppress(call: Call) -> list[Value | None]:
     """NonMaxSuppression without a limit for the scores; the first kind has the other limit as an attribute."""
-    found = call.take(0, 1, 2)
+    inputs = call.take(0, 1, 2)
     if call.op == "NonMaxSuppression":
-        found.append(call.const("iou_threshold", np.array(call.attr("iou_threshold", "f", 0.5), np.float32)))
+        inputs.append(call.const("iou_threshold", np.array(call.attr("iou_threshold", "f", 0.5), np.float32)))
     else:
-        found.append(call.input(3))
-    return [*found, call.const("score_threshold", np.array(np.finfo(np.float32).min))]
+        inputs.append(call.input(3))
+    return [*inputs, call.const("score_threshold", np.array(np.finfo(np.float32).min))]
 
 
 _masks = mapped(
@@ -102,7 +102,7 @@ _masks = mapped(
 _resize = mapped(align_corners=("align_corners", "b", False), half_pixel_centers=("half_pixel_centers", "b", False))
 _products = mapped(transpose_x1=("transpose_a", "b", False), transpose_x2=("transpose_b", "b", False))
 _stacks = mapped(adj_x1=("adj_x", "b", False), adj_x2=("adj_y", "b", False))
-_place = mapped(dtype=("output_type", "type", 9))
+_index_type = mapped(dtype=("output_type", "type", 9))
 _kind = mapped(dtype=("out_type", "type", 3))
 _keep = mapped(keep_dims=("keep_dims", "b", False))
 _sorted = mapped(sorted=("sorted", "b", True))
@@ -110,15 +110,15 @@ _N = mapped(N=("N", "i", None))
 _NHWC = {"data_format": "NHWC"}
 
 ROWS: dict[str, Row] = {
-    **{word: Row(word) for word in _ONE.split()},
-    **{word: Row(word, needs=2) for word in _TWO.split()},
-    **{word: Row(word, needs=3) for word in _THREE.split()},
-    **{word: Row(f"Reduce{word}", _keep, needs=2) for word in _REDUCTIONS.split()},
+    **{name: Row(name) for name in _ONE.split()},
+    **{name: Row(name, needs=2) for name in _TWO.split()},
+    **{name: Row(name, needs=3) for name in _THREE.split()},
+    **{name: Row(f"Reduce{name}", _keep, needs=2) for name in _REDUCTIONS.split()},
     **_WINDOWS,
     "AddN": Row("AddN", _N),
     "AccumulateNV2": Row("AddN", _N),
-    "ArgMax": Row("ArgMaxV2", _place, needs=2),
-    "ArgMin": Row("ArgMin", _place, needs=2),
+    "ArgMax": Row("ArgMaxV2", _index_type, needs=2),
+    "ArgMin": Row("ArgMin", _index_type, needs=2),
     "BatchMatMul": Row("BatchMatMul", _stacks, needs=2),
     "BatchMatMulV2": Row("BatchMatMulV2", _stacks, needs=2),
     "BatchMatMulV3": Row("BatchMatMulV2", _stacks, needs=2),
@@ -153,8 +153,8 @@ ROWS: dict[str, Row] = {
         fixed=_NHWC,
     ),
     **{
-        word: Row("BatchNorm", _batch_norm, _batch_norm_inputs, needs=3)
-        for word in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+        name: Row("BatchNorm", _batch_norm, _batch_norm_inputs, needs=3)
+        for name in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
     },
     "Gather": Row("Gather", needs=2),
     "GatherV2": Row("GatherV2", mapped(batch_dims=("batch_dims", "i", 0)), needs=3),

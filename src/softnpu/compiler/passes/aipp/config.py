@@ -61,12 +61,12 @@ INSERT_NEW_OPS = Message("InsertNewOps").add(aipp_op=(1, AIPP_OP, True), multi_s
 
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(_MATRIX, (-32768, 32767)),
-    **{f"{word}_bias_{i}": (0, 255) for word in ("output", "input") for i in _TRIPLE},
+    **{f"{direction}_bias_{i}": (0, 255) for direction in ("output", "input") for i in _TRIPLE},
     **{f"mean_chn_{i}": (0, 255) for i in _CHANNELS},
     **{f"min_chn_{i}": (0, 255) for i in _CHANNELS},
     **{f"var_reci_chn_{i}": (-MAX_FACTOR, MAX_FACTOR) for i in _CHANNELS},
     **{f"{side}_padding_size": (0, MAX_PADDING) for side in ("left", "right", "top", "bottom")},
-    **{f"{word}_{side}": (0, MAX_SIDE) for word in ("src_image_size", "crop_size") for side in "wh"},
+    **{f"{size}_{side}": (0, MAX_SIDE) for size in ("src_image_size", "crop_size") for side in "wh"},
     **{f"load_start_pos_{side}": (0, MAX_SIDE - 1) for side in "wh"},
     "padding_value": (-MAX_FACTOR, MAX_FACTOR),
     "cpadding_value": (-MAX_FACTOR, MAX_FACTOR),
@@ -99,7 +99,7 @@ class AippConfig:
         return self.params is None
 
     @property
-    def place(self) -> str:
+    def target(self) -> str:
         """The input in a sentence."""
         return f"related_input_name {self.name!r}" if self.name else f"related_input_rank {self.rank}"
 
@@ -127,34 +127,36 @@ def read(path: str | Path) -> list[AippConfig]:
 def from_text(text: str) -> list[AippConfig]:
     """The operators of a configuration given as text."""
     try:
-        found = parse(INSERT_NEW_OPS, text)
+        message = parse(INSERT_NEW_OPS, text)
     except TextError as problem:
         raise invalid(str(problem)) from problem
-    if found.get("multi_shape_op"):
+    if message.get("multi_shape_op"):
         raise invalid("multi_shape_op is not supported; use --dynamic_batch_size or --dynamic_image_size")
-    given = found.get("aipp_op", [])
-    if not given:
+    operators = message.get("aipp_op", [])
+    if not operators:
         raise invalid("the file has no aipp_op")
-    configs = [_config(one, index) for index, one in enumerate(given)]
-    _check_together(given, configs)
+    configs = [_config(operator, index) for index, operator in enumerate(operators)]
+    _check_together(operators, configs)
     return configs
 
 
-def _check_together(given: list[dict[str, Any]], configs: list[AippConfig]) -> None:
-    if len({one.dynamic for one in configs}) > 1:
+def _check_together(operators: list[dict[str, Any]], configs: list[AippConfig]) -> None:
+    if len({config.dynamic for config in configs}) > 1:
         raise invalid("aipp_mode is static in one aipp_op and dynamic in another; a model has one of them")
-    if any("related_input_rank" in one for one in given) and any(one.get("related_input_name") for one in given):
+    if any("related_input_rank" in operator for operator in operators) and any(
+        operator.get("related_input_name") for operator in operators
+    ):
         raise invalid("related_input_rank and related_input_name are both used; name the inputs in one of the two ways")
     seen: set[str] = set()
     for config in configs:
-        if config.place in seen:
-            raise invalid(f"two aipp_op are for the same input ({config.place}); one input takes one")
-        seen.add(config.place)
+        if config.target in seen:
+            raise invalid(f"two aipp_op are for the same input ({config.target}); one input takes one")
+        seen.add(config.target)
 
 
-def _config(given: Mapping[str, Any], index: int) -> AippConfig:
+def _config(operator: Mapping[str, Any], index: int) -> AippConfig:
     where = f"aipp_op number {index + 1}: " if index else ""
-    plain = {name: _one(name, value, where) for name, value in given.items()}
+    plain = {name: _value(name, value, where) for name, value in operator.items()}
     mode = plain.get("aipp_mode", 0)
     if mode == 0:
         raise invalid(f"{where}aipp_mode is missing; it must be static or dynamic")
@@ -167,12 +169,14 @@ def _config(given: Mapping[str, Any], index: int) -> AippConfig:
             raise invalid(
                 f"{where}max_src_image_size is {size}; dynamic AIPP needs the bytes of the largest source picture"
             )
-        return AippConfig(rank, name, None, size, tuple(one for one in plain if one not in _FOR_DYNAMIC))
-    unused = tuple(one for one in ("max_src_image_size", "cpadding_value", "raw_rgbir_to_f16_n") if plain.get(one))
+        return AippConfig(rank, name, None, size, tuple(field for field in plain if field not in _FOR_DYNAMIC))
+    unused = tuple(
+        field for field in ("max_src_image_size", "cpadding_value", "raw_rgbir_to_f16_n") if plain.get(field)
+    )
     return AippConfig(rank, name, _params(plain, where), 0, unused)
 
 
-def _one(name: str, value: Any, where: str) -> Any:
+def _value(name: str, value: Any, where: str) -> Any:
     """The value of a field, in its range; fields are repeated only to tell "given" from "not given"."""
     if isinstance(value, list):
         if len(value) != 1:
@@ -188,7 +192,7 @@ def _params(plain: Mapping[str, Any], where: str) -> AippParams:
     code = plain.get("input_format", 0)
     if code not in FORMATS:
         named = next((name for name, number in FORMAT_NAMES.items() if number == code), "missing")
-        allowed = ", ".join(one.name for one in FORMATS.values())
+        allowed = ", ".join(source_format.name for source_format in FORMATS.values())
         raise invalid(f"{where}input_format is {named}; static AIPP needs one of {allowed}")
     if plain.get("resize"):
         raise invalid(f"{where}resize is true; no supported chip resizes in AIPP, resize the picture before the model")
@@ -218,9 +222,9 @@ def _many(plain: Mapping[str, Any], names: Any, usual: tuple[Any, ...]) -> tuple
 def _open_problem(params: AippParams) -> str:
     """What is wrong with sizes that are left to the model, or ""."""
     if not params.src_w and (params.crop or params.padding):
-        word = "crop" if params.crop else "padding"
+        step = "crop" if params.crop else "padding"
         return (
-            f"src_image_size_w and src_image_size_h are missing; with {word} on, the size of the source must be given"
+            f"src_image_size_w and src_image_size_h are missing; with {step} on, the size of the source must be given"
         )
     if params.crop and bool(params.crop_w) != bool(params.crop_h):
         return f"crop_size_w is {params.crop_w} and crop_size_h is {params.crop_h}; give both or none"

@@ -14,7 +14,7 @@ import numpy as np
 from softnpu.base.aipp import AippParams
 from softnpu.base.dtypes import DType, TensorFormat
 from softnpu.compiler.passes.convolution._conv import Convolution, convolution
-from softnpu.compiler.passes.edit import Edit, attributes, rewrite, text, word
+from softnpu.compiler.passes.edit import Edit, attributes, op_type_of, rewrite, text
 from softnpu.graph import aipp
 from softnpu.graph.ir import Graph, Node
 
@@ -32,7 +32,9 @@ def run(graph: Graph) -> tuple[int, int]:
             continue
         user = edit.only_user(node.output)
         conv = (
-            convolution(user) if user is not None and word(user) == "Conv" and user.inputs[0] is node.output else None
+            convolution(user)
+            if user is not None and op_type_of(user) == "Conv" and user.inputs[0] is node.output
+            else None
         )
         params = AippParams.from_json(node.attrs["aipp"])
         if conv is None or not _exact(conv, node, params):

@@ -14,9 +14,9 @@ from softnpu.base.aipp import YUV420SP, AippParams, widest
 from softnpu.base.aipp_block import MAX_BATCH, block_bytes
 from softnpu.base.dtypes import DType, TensorFormat
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.interface.shapes import Gears
 from softnpu.compiler.messages import error
 from softnpu.compiler.options.rows import Options
+from softnpu.compiler.options.shapes import Gears
 from softnpu.compiler.passes.aipp.config import AippConfig, invalid
 from softnpu.graph import aipp
 from softnpu.graph.inout import AippEntry, TensorInfo
@@ -41,7 +41,7 @@ class Setting:
 
 def setting(options: Options, gears: Gears | None) -> Setting:
     """The setting of a conversion."""
-    batch = max(one[0] for one in gears.values) if gears is not None and gears.kind == "batch" else 0
+    batch = max(gear[0] for gear in gears.values) if gears is not None and gears.kind == "batch" else 0
     named = frozenset(name for name in str(options.input_fp16_nodes).split(";") if name)
     return Setting(str(options.chip.get("family", "")), gears.kind if gears is not None else "", batch, named)
 
@@ -79,10 +79,10 @@ def insert(graph: Graph, configs: Sequence[AippConfig], setting: Setting | None 
 def _data(inputs: list[Node], config: AippConfig) -> Node:
     names = ", ".join(node.name for node in inputs)
     if config.name:
-        found = next((node for node in inputs if config.name in (node.name, *node.origin)), None)
-        if found is None:
+        chosen = next((node for node in inputs if config.name in (node.name, *node.origin)), None)
+        if chosen is None:
             raise invalid(f"related_input_name {config.name!r} is no input of the model; its inputs are: {names}")
-        return found
+        return chosen
     if config.rank >= len(inputs):
         raise invalid(
             f"related_input_rank is {config.rank}; the model has {len(inputs)} inputs ({names}), counted from 0"
@@ -147,21 +147,21 @@ def _check_channels(name: str, picture: _Picture, params: AippParams) -> None:
 
 
 def _check_size(name: str, picture: _Picture, params: AippParams, setting: Setting) -> None:
-    made = params.output_size(-1, -1)
+    result = params.output_size(-1, -1)
     ranges = picture.data.output.ranges
     places = (1, 2) if picture.layout == NHWC else (2, 3)
-    for word, size, wanted, place in zip(("height", "width"), made, (picture.h, picture.w), places, strict=True):
-        low, high = ranges[place] if ranges and wanted < 0 else (wanted, wanted)
+    for side, size, wanted, axis in zip(("height", "width"), result, (picture.h, picture.w), places, strict=True):
+        low, high = ranges[axis] if ranges and wanted < 0 else (wanted, wanted)
         if size >= 0 and (size < low or size > high >= 0):
             allowed = f"{wanted}" if wanted >= 0 else f"{low} to {high}"
             raise _size_error(
                 name,
-                word,
-                f"the {word} after crop and padding is {size}, the input [{picture.data.name}] takes {allowed}",
+                side,
+                f"the {side} after crop and padding is {size}, the input [{picture.data.name}] takes {allowed}",
             )
-    if setting.family and made[1] > widest(setting.family):
+    if setting.family and result[1] > widest(setting.family):
         raise _size_error(
-            name, "width", f"the width {made[1]} is more than AIPP of this chip writes ({widest(setting.family)})"
+            name, "width", f"the width {result[1]} is more than AIPP of this chip writes ({widest(setting.family)})"
         )
     starts = (params.crop_start_w, params.crop_start_h)
     if (
@@ -224,8 +224,8 @@ def _model_attrs(picture: _Picture, channels: int) -> dict[str, Any]:
     """What the model took before, for the operator's body."""
     value = picture.data.output
     shape = list(value.shape or ())
-    place = 3 if picture.layout == NHWC else 1
-    shape[place] = shape[place] if shape[place] >= 0 else channels
+    channel_axis = 3 if picture.layout == NHWC else 1
+    shape[channel_axis] = shape[channel_axis] if shape[channel_axis] >= 0 else channels
     return {"model_dtype": value.dtype, "model_format": picture.layout, "model_shape": shape}
 
 
@@ -259,9 +259,9 @@ def _ranges(
     if not ranges:
         return ()
     high, wide = (ranges[1], ranges[2]) if picture.layout == NHWC else (ranges[2], ranges[3])
-    low, most = (one if one < 0 else rows(one) for one in high)
+    low, most = (bound if bound < 0 else rows(bound) for bound in high)
     mine = (ranges[0], (low, most), wide, (1, -1))
-    return tuple((dim, dim) if dim >= 0 else mine[place] for place, dim in enumerate(source))
+    return tuple((dim, dim) if dim >= 0 else mine[axis] for axis, dim in enumerate(source))
 
 
 # ---- what programs see -----------------------------------------------------------------------------------------------
@@ -272,37 +272,37 @@ def describe_input(
 ) -> None:
     """Complete the description of an input with AIPP, and note in `entries`, under its name, what the executor needs: the type
     (aclmdlInputAippType), and for static AIPP the answer of get_first_aipp_info. `cases` are the shapes of the gears."""
-    for found in aipp.find(graph):
-        if found.block is node:
+    for step in aipp.find(graph):
+        if step.block is node:
             entries[node.name] = AippEntry(3)
-        if found.data is not node:
+        if step.data is not node:
             continue
-        if found.static:
-            _describe_static(found, tensor, entries, cases)
+        if step.static:
+            _describe_static(step, tensor, entries, cases)
         else:
-            _describe_dynamic(found, tensor, entries)
+            _describe_dynamic(step, tensor, entries)
 
 
 def _describe_static(
-    found: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
+    step: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry], cases: Sequence[Shape]
 ) -> None:
-    shape = found.data.output.shape or ()
-    tensor.dims, tensor.dims_v2 = list(found.data.attrs["aipp_dims"]), list(shape)
-    sizes = [aipp.source_size(found.data, one) for one in (cases or [shape])]
+    shape = step.data.output.shape or ()
+    tensor.dims, tensor.dims_v2 = list(step.data.attrs["aipp_dims"]), list(shape)
+    sizes = [aipp.source_size(step.data, case) for case in (cases or [shape])]
     known = [size for size in sizes if min(size) >= 0]
-    entries[found.data.name] = AippEntry(1, aipp.first_info(found, known))
+    entries[step.data.name] = AippEntry(1, aipp.first_info(step, known))
 
 
-def _describe_dynamic(found: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry]) -> None:
-    tensor.size, tensor.ranges = found.max_src_image_size, []
-    attrs = found.node.attrs
-    assert found.block is not None
-    entries[found.data.name] = AippEntry(
+def _describe_dynamic(step: aipp.AippInput, tensor: TensorInfo, entries: dict[str, AippEntry]) -> None:
+    tensor.size, tensor.ranges = step.max_src_image_size, []
+    attrs = step.node.attrs
+    assert step.block is not None
+    entries[step.data.name] = AippEntry(
         2,
-        block=found.block.name,
-        feature=found.node.output.name,
+        block=step.block.name,
+        feature=step.node.output.name,
         dtype=attrs["model_dtype"],
         format=attrs["model_format"],
         shape=attrs["model_shape"],
-        max_src_image_size=found.max_src_image_size,
+        max_src_image_size=step.max_src_image_size,
     )

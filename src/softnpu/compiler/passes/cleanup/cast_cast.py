@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnpu.base.dtypes import DType, from_onnx, to_onnx
-from softnpu.compiler.passes.edit import Edit, attributes, origin, rewrite, word
+from softnpu.compiler.passes.edit import Edit, attributes, op_type_of, origin, rewrite
 from softnpu.graph.ir import Graph, Node
 
 NAME = "CastCastFusionPass"
@@ -19,7 +19,7 @@ _BITS = {2: 7, 6: 15, 3: 31, 9: 63, 4: 8, 7: 16, 8: 32, 10: 64}
 
 def target(node: Node) -> int | None:
     """The type a Cast makes; None for any other node."""
-    if word(node) == "Cast":
+    if op_type_of(node) == "Cast":
         return from_onnx(int(attributes(node).get("to", 0)))
     if node.source is None and node.type == "Cast":
         return int(node.attrs["dst_type"])

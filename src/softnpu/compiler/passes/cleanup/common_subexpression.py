@@ -53,13 +53,13 @@ def _key(node: Node) -> Any:
         return None
     attributes = op.get("attribute", ())
     if any(
-        name in one
-        for one in attributes
+        name in attribute
+        for attribute in attributes
         for name in ("g", "graphs", "ref_attr_name", "sparse_tensor", "sparse_tensors")
     ):
         return None
     shown = tuple(bool(name) for name in node.source.outputs)
-    ordered = sorted(attributes, key=lambda one: str(one.get("name", "")))
+    ordered = sorted(attributes, key=lambda attribute: str(attribute.get("name", "")))
     return (op.get("op_type", ""), encode(NODE, {"attribute": ordered}), inputs, shown)
 
 
@@ -90,8 +90,8 @@ def _attr_key(value: Any) -> Any:
     if isinstance(value, _PLAIN):
         return (type(value), value)
     if isinstance(value, list | tuple):
-        parts = tuple(_attr_key(one) for one in value)
-        return None if any(one is None for one in parts) else parts
+        parts = tuple(_attr_key(item) for item in value)
+        return None if any(part is None for part in parts) else parts
     if isinstance(value, Constant) and len(value.data) <= _SMALL_BYTES:
         return (value.dtype, value.shape, bytes(value.data))
     return None

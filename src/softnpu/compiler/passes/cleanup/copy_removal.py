@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import Edit, array_of, attributes, word
+from softnpu.compiler.passes.edit import Edit, array_of, attributes, op_type_of
 from softnpu.graph.ir import Graph, Node
 
 NAME = "COPYPass"
@@ -21,9 +21,9 @@ def run(graph: Graph) -> tuple[int, int]:
         if value is None or not _copies(edit, node):
             continue
         match += 1
-        if not any(id(one) in edit.results for one in node.outputs):
-            for one in node.outputs if node.source is None else node.outputs[:1]:
-                edit.bypass(one, value)
+        if not any(id(output) in edit.results for output in node.outputs):
+            for output in node.outputs if node.source is None else node.outputs[:1]:
+                edit.bypass(output, value)
             edit.drop(node)
             effect += 1
     edit.finish()
@@ -33,7 +33,7 @@ def run(graph: Graph) -> tuple[int, int]:
 def _copies(edit: Edit, node: Node) -> bool:
     if node.source is None:
         return node.type in _NATIVE
-    kind = word(node)
+    kind = op_type_of(node)
     if kind == "Identity" or (kind in ("Concat", "Sum", "Max", "Min", "Mean") and len(node.inputs) == 1):
         return True
     if kind == "Dropout":

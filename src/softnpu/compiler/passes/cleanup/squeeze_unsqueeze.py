@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import Edit, array_of, attributes, word
+from softnpu.compiler.passes.edit import Edit, array_of, attributes, op_type_of
 from softnpu.graph.ir import Graph, Node, Value
 
 NAME = "SqueezeUnsqueezeFusionPass"
@@ -16,8 +16,8 @@ def run(graph: Graph) -> tuple[int, int]:
     edit = Edit(graph)
     match = effect = 0
     for node in edit.nodes():
-        first = node.inputs[0].producer if word(node) in _PAIRS and node.inputs[0] is not None else None
-        if first is None or word(first) != _PAIRS[word(node)] or first.inputs[0] is None:
+        first = node.inputs[0].producer if op_type_of(node) in _PAIRS and node.inputs[0] is not None else None
+        if first is None or op_type_of(first) != _PAIRS[op_type_of(node)] or first.inputs[0] is None:
             continue
         axes, undone = _axes(first), _axes(node)
         if axes is None or axes != undone:
@@ -33,19 +33,19 @@ def run(graph: Graph) -> tuple[int, int]:
 
 def _axes(node: Node) -> list[int] | None:
     """The axes counted from the front in the longer of input and output."""
-    given = attributes(node).get("axes")
-    if given is None and len(node.inputs) > 1:
+    axes = attributes(node).get("axes")
+    if axes is None and len(node.inputs) > 1:
         array = array_of(node.inputs[1])
-        given = None if array is None else [int(one) for one in array.ravel()]
-    if given is None:
+        axes = None if array is None else [int(axis) for axis in array.ravel()]
+    if axes is None:
         return None
-    squeezing = word(node) == "Squeeze"
+    squeezing = op_type_of(node) == "Squeeze"
     rank = _rank(node.inputs[0] if squeezing else node.output)
-    if any(axis < 0 for axis in given):
+    if any(axis < 0 for axis in axes):
         if rank is None:
             return None
-        given = [axis % rank for axis in given]
-    return sorted(given)
+        axes = [axis % rank for axis in axes]
+    return sorted(axes)
 
 
 def _rank(value: Value | None) -> int | None:

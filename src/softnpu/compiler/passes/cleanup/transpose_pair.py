@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import Edit, attributes, origin, rewrite, word
+from softnpu.compiler.passes.edit import Edit, attributes, op_type_of, origin, rewrite
 from softnpu.graph.ir import Graph, Node
 
 NAME = "TransdataTransdataPass"
@@ -14,8 +14,8 @@ def run(graph: Graph) -> tuple[int, int]:
     edit = Edit(graph)
     match = effect = 0
     for node in edit.nodes():
-        first = node.inputs[0].producer if word(node) == "Transpose" and node.inputs[0] is not None else None
-        if first is None or word(first) != "Transpose" or first.inputs[0] is None:
+        first = node.inputs[0].producer if op_type_of(node) == "Transpose" and node.inputs[0] is not None else None
+        if first is None or op_type_of(first) != "Transpose" or first.inputs[0] is None:
             continue
         inner, outer = _perm(first), _perm(node)
         if inner is None or outer is None or len(inner) != len(outer):

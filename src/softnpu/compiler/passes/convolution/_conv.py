@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnpu.compiler.passes.edit import FLOATS, Array, Edit, array_of, attributes, rewrite, word
+from softnpu.compiler.passes.edit import FLOATS, Array, Edit, array_of, attributes, op_type_of, rewrite
 from softnpu.graph.ir import Graph, Node, Value
 
 _NATIVE = frozenset({"Conv2D", "Conv3D"})
@@ -78,7 +78,7 @@ def absorb(edit: Edit, conv: Convolution, follower: Node, factor: Array | None, 
     for extra in follower.outputs[1:]:  # statistics that nobody takes
         edit.users.pop(extra, None)
     follower.outputs = [first]
-    op = word(node)
+    op = op_type_of(node)
     edit.take_over(node, follower)
     node.input_names = ["x", "filter", "bias"][: len(node.inputs)]
     if op:
@@ -91,20 +91,20 @@ def convolution(node: Node | None) -> Convolution | None:
     if node is None or len(node.inputs) < 2 or len(node.outputs) != 1:
         return None
     weight = array_of(node.inputs[1])
-    given = node.inputs[2] if len(node.inputs) > 2 else None
-    bias = array_of(given)
+    bias_input = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = array_of(bias_input)
     if weight is None or node.inputs[1] is None or node.inputs[1].dtype not in FLOATS or weight.ndim < 3:
         return None
-    if (given is not None and bias is None) or any(value is not None for value in node.inputs[3:]):
+    if (bias_input is not None and bias is None) or any(value is not None for value in node.inputs[3:]):
         return None
-    found = _onnx(node, weight, bias) if node.source is not None else _native(node, weight, bias)
-    if found is None or (bias is not None and bias.shape != (found.channels,)):
+    conv = _onnx(node, weight, bias) if node.source is not None else _native(node, weight, bias)
+    if conv is None or (bias is not None and bias.shape != (conv.channels,)):
         return None
-    return found
+    return conv
 
 
 def _onnx(node: Node, weight: Array, bias: Array | None) -> Convolution | None:
-    kind = word(node)
+    kind = op_type_of(node)
     if kind == "Conv":
         return Convolution(node, weight, bias, "first", 1, weight.shape[0], 1)
     if kind != "ConvTranspose":
@@ -157,11 +157,11 @@ def fold_followers(graph: Graph, affine: Affine) -> tuple[int, int]:
         while not edit.gone(node):
             conv = convolution(node)
             follower = edit.only_user(conv.output) if conv is not None else None
-            found = affine(edit, conv, follower) if conv is not None and follower is not None else None
-            if conv is None or follower is None or found is None:
+            factors = affine(edit, conv, follower) if conv is not None and follower is not None else None
+            if conv is None or follower is None or factors is None:
                 break
             match += 1
-            if not absorb(edit, conv, follower, *found):
+            if not absorb(edit, conv, follower, *factors):
                 break
             effect += 1
     edit.finish()

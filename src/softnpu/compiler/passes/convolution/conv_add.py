@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnpu.compiler.passes.convolution._conv import Convolution, fold_followers, per_channel
-from softnpu.compiler.passes.edit import Array, Edit, other_input, word
+from softnpu.compiler.passes.edit import Array, Edit, op_type_of, other_input
 from softnpu.graph.ir import Graph, Node
 
 NAME = "TBEConvAddFusion"
@@ -22,6 +22,6 @@ def _affine(_edit: Edit, conv: Convolution, node: Node) -> tuple[None, Array] | 
 
 def addend(conv: Convolution, node: Node) -> Array | None:
     """What an Add adds to every channel of a convolution's result."""
-    if word(node) != "Add" and (node.source is not None or node.type not in ("Add", "AddV2")):
+    if op_type_of(node) != "Add" and (node.source is not None or node.type not in ("Add", "AddV2")):
         return None
     return per_channel(conv, other_input(node, conv.output))

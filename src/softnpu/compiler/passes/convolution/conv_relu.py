@@ -5,7 +5,7 @@ The engine still gets both operators; the node is what one kernel on the device 
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import Edit, word
+from softnpu.compiler.passes.edit import Edit, op_type_of
 from softnpu.graph.ir import Graph
 
 NAME = "TbeCommonRules0FusionPass"
@@ -19,10 +19,10 @@ def run(graph: Graph) -> tuple[int, int]:
     edit = Edit(graph)
     count = 0
     for node in edit.nodes():
-        if word(node) not in _CONVOLUTIONS:
+        if op_type_of(node) not in _CONVOLUTIONS:
             continue
         user = edit.only_user(node.output)
-        if user is None or word(user) != "Relu":
+        if user is None or op_type_of(user) != "Relu":
             continue
         names, first = node.input_names, [value for value in node.inputs if value is not None]
         merged = edit.merge([node, user], node.type, node.attrs | {"relu_flag": True}, first)

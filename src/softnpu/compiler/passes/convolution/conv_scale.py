@@ -23,8 +23,8 @@ def _affine(_edit: Edit, conv: Convolution, node: Node) -> tuple[Array, Array] |
     if int(node.attrs.get("axis", 1)) % conv.rank != conv.channel_axis % conv.rank:
         return None
     factor = _channels(conv, array_of(node.inputs[1]))
-    given = node.inputs[2] if len(node.inputs) > 2 else None
-    shift = _channels(conv, array_of(given)) if given is not None else np.zeros(conv.channels)
+    shift_input = node.inputs[2] if len(node.inputs) > 2 else None
+    shift = _channels(conv, array_of(shift_input)) if shift_input is not None else np.zeros(conv.channels)
     return None if factor is None or shift is None else (factor, shift)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from softnpu.compiler.passes.edit import Edit, constant_input, near, other_input, producer, word
+from softnpu.compiler.passes.edit import Edit, constant_input, near, op_type_of, other_input, producer
 from softnpu.graph.ir import Graph, Node, Value
 
 NAME = "GeluONNXFusionPass"
@@ -22,17 +22,17 @@ Head = tuple[list[Node], Value]
 def run(graph: Graph) -> tuple[int, int]:
     """Merge every such chain."""
     edit = Edit(graph)
-    place = {id(node): index for index, node in enumerate(graph.nodes)}
+    position = {id(node): index for index, node in enumerate(graph.nodes)}
     count = 0
     for node in edit.nodes():
-        if word(node) not in ("Erf", "Tanh"):
+        if op_type_of(node) not in ("Erf", "Tanh"):
             continue
-        head = _erf_head(edit, node) if word(node) == "Erf" else _tanh_head(edit, node)
+        head = _erf_head(edit, node) if op_type_of(node) == "Erf" else _tanh_head(edit, node)
         tail = _tail(edit, node, head[1]) if head is not None else None
         if head is None or tail is None:
             continue
-        chain = sorted([*head[0], node, *tail], key=lambda one: place[id(one)])
-        edit.merge(chain, "Gelu", {"approximate": "none" if word(node) == "Erf" else "tanh"}, [head[1]])
+        chain = sorted([*head[0], node, *tail], key=lambda member: position[id(member)])
+        edit.merge(chain, "Gelu", {"approximate": "none" if op_type_of(node) == "Erf" else "tanh"}, [head[1]])
         count += 1
     edit.finish()
     return count, count
@@ -44,9 +44,9 @@ def _erf_head(edit: Edit, node: Node) -> Head | None:
     if scale is None or not edit.inner(scale.output, node):
         return None
     pair = constant_input(scale)
-    if pair is None or not near(pair[1], _ROOT if word(scale) == "Div" else 1.0 / _ROOT):
+    if pair is None or not near(pair[1], _ROOT if op_type_of(scale) == "Div" else 1.0 / _ROOT):
         return None
-    if word(scale) == "Div" and scale.inputs[1] is not pair[1]:
+    if op_type_of(scale) == "Div" and scale.inputs[1] is not pair[1]:
         return None
     return [scale], pair[0]
 
@@ -62,11 +62,11 @@ def _tanh_head(edit: Edit, node: Node) -> Head | None:
         return None
     for value in total.inputs:
         cube = producer(value, "Mul")
-        found = constant_input(cube) if cube is not None and edit.inner(cube.output, total) else None
-        if cube is None or found is None or not near(found[1], _TANH_CUBE):
+        factor = constant_input(cube) if cube is not None and edit.inner(cube.output, total) else None
+        if cube is None or factor is None or not near(factor[1], _TANH_CUBE):
             continue
         x = other_input(total, cube.output)
-        power = _cube(edit, found[0], x, cube) if x is not None else None
+        power = _cube(edit, factor[0], x, cube) if x is not None else None
         if x is not None and power is not None:
             return [*power, cube, total, scale], x
     return None
@@ -77,7 +77,7 @@ def _cube(edit: Edit, value: Value, x: Value | None, user: Node) -> list[Node] |
     power = producer(value, "Pow", "Mul")
     if power is None or x is None or not edit.inner(power.output, user):
         return None
-    if word(power) == "Pow":
+    if op_type_of(power) == "Pow":
         return [power] if power.inputs[0] is x and near(power.inputs[1], 3.0) else None
     square = producer(other_input(power, x), "Mul")
     if square is None or not edit.inner(square.output, power):
@@ -88,11 +88,11 @@ def _cube(edit: Edit, value: Value, x: Value | None, user: Node) -> list[Node] |
 def _tail(edit: Edit, node: Node, x: Value) -> list[Node] | None:
     """0.5 · x · (1 + node): the sum, then two products, or one with 0.5 · x."""
     total = edit.only_user(node.output)
-    pair = constant_input(total) if total is not None and word(total) == "Add" else None
+    pair = constant_input(total) if total is not None and op_type_of(total) == "Add" else None
     if total is None or pair is None or not near(pair[1], 1.0):
         return None
     product = edit.only_user(total.output)
-    if product is None or word(product) != "Mul":
+    if product is None or op_type_of(product) != "Mul":
         return None
     beside = other_input(product, total.output)
     half = producer(beside, "Mul")
@@ -100,7 +100,7 @@ def _tail(edit: Edit, node: Node, x: Value) -> list[Node] | None:
     if half is not None and inner is not None and inner[0] is x and near(inner[1], 0.5):
         return [total, half, product]
     last = edit.only_user(product.output)
-    if last is None or word(last) != "Mul":
+    if last is None or op_type_of(last) != "Mul":
         return None
     other = other_input(last, product.output)
     if (beside is x and near(other, 0.5)) or (near(beside, 0.5) and other is x):

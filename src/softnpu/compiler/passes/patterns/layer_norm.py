@@ -11,10 +11,10 @@ from softnpu.compiler.passes.edit import (
     attributes,
     constant_input,
     near,
+    op_type_of,
     other_input,
     producer,
     scalar_of,
-    word,
 )
 from softnpu.graph.ir import Graph, Node, Value
 
@@ -25,10 +25,10 @@ GROUP = "GraphFusion"
 def run(graph: Graph) -> tuple[int, int]:
     """Merge every such chain."""
     edit = Edit(graph)
-    place = {id(node): index for index, node in enumerate(graph.nodes)}
+    position = {id(node): index for index, node in enumerate(graph.nodes)}
     count = 0
     for root in edit.nodes():
-        if word(root) != "Sqrt":
+        if op_type_of(root) != "Sqrt":
             continue
         head = _head(edit, root)
         tail = _tail(edit, root, head[1]) if head is not None else None
@@ -36,7 +36,7 @@ def run(graph: Graph) -> tuple[int, int]:
             continue
         nodes, _, x, axis, epsilon = head
         after, gamma, beta = tail
-        chain = sorted([*nodes, root, *after], key=lambda one: place[id(one)])
+        chain = sorted([*nodes, root, *after], key=lambda member: position[id(member)])
         attrs = {"begin_norm_axis": axis, "begin_params_axis": axis, "epsilon": epsilon}
         merged = edit.merge(chain, "LayerNorm", attrs, [x, gamma, beta])
         merged.input_names = ["x", "gamma", "beta", *(f"x{index}" for index in range(3, len(merged.inputs)))]
@@ -77,21 +77,21 @@ def _head(edit: Edit, root: Node) -> tuple[list[Node], Node, Value, int, float] 
 def _squared(square: Node) -> Node | None:
     """The difference whose square this is."""
     first, second = square.inputs
-    if word(square) == "Mul" and first is not second:
+    if op_type_of(square) == "Mul" and first is not second:
         return None
-    if word(square) == "Pow" and not near(second, 2.0):
+    if op_type_of(square) == "Pow" and not near(second, 2.0):
         return None
     return producer(first, "Sub")
 
 
 def _axis(node: Node) -> int | None:
     """The first of the axes of a mean that keeps its dims and goes over the last ones."""
-    found = attributes(node)
-    axes = found.get("axes")
+    attrs = attributes(node)
+    axes = attrs.get("axes")
     if axes is None and len(node.inputs) > 1:
         array = array_of(node.inputs[1])
-        axes = None if array is None else [int(one) for one in array.ravel()]
-    if not axes or not found.get("keepdims", 1):
+        axes = None if array is None else [int(axis) for axis in array.ravel()]
+    if not axes or not attrs.get("keepdims", 1):
         return None
     value = node.inputs[0]
     rank = len(value.shape) if value is not None and value.shape is not None else None
@@ -107,20 +107,20 @@ def _tail(edit: Edit, root: Node, centred: Node) -> tuple[list[Node], Value, Val
     quotient = edit.only_user(root.output)
     if (
         quotient is None
-        or word(quotient) != "Div"
+        or op_type_of(quotient) != "Div"
         or quotient.inputs[0] is not centred.output
         or quotient.inputs[1] is not root.output
     ):
         return None
     square = [user for user in edit.users.get(centred.output, ()) if user is not quotient]
-    if id(centred.output) in edit.results or len({id(one) for one in square}) != 1:
+    if id(centred.output) in edit.results or len({id(factor) for factor in square}) != 1:
         return None
     product = edit.only_user(quotient.output)
-    gamma = other_input(product, quotient.output) if product is not None and word(product) == "Mul" else None
+    gamma = other_input(product, quotient.output) if product is not None and op_type_of(product) == "Mul" else None
     if product is None or gamma is None or gamma.const is None:
         return None
     total = edit.only_user(product.output)
-    beta = other_input(total, product.output) if total is not None and word(total) == "Add" else None
+    beta = other_input(total, product.output) if total is not None and op_type_of(total) == "Add" else None
     if total is None or beta is None or beta.const is None:
         return None
     return [quotient, product, total], gamma, beta

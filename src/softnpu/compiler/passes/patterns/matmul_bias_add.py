@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnpu.compiler.passes.edit import FLOATS, Edit, array_of, attributes, other_input, rewrite, word
+from softnpu.compiler.passes.edit import FLOATS, Edit, array_of, attributes, op_type_of, other_input, rewrite
 from softnpu.graph.ir import Graph, Node, Value
 
 NAME = "MatMulBiasAddFusionPass"
@@ -18,7 +18,7 @@ def run(graph: Graph) -> tuple[int, int]:
     for node in edit.nodes():
         columns = _columns(node)
         user = edit.only_user(node.output) if columns else None
-        if columns is None or user is None or word(user) != "Add":
+        if columns is None or user is None or op_type_of(user) != "Add":
             continue
         bias = _vector(other_input(user, node.output), columns, node.inputs[1])
         if bias is None:
@@ -37,8 +37,12 @@ def run(graph: Graph) -> tuple[int, int]:
 
 def _columns(node: Node) -> int | None:
     """The number of columns of a product of two matrices that has no bias and constant weights."""
-    kind = word(node)
-    if kind not in ("MatMul", "Gemm") or len(node.inputs) < 2 or any(one is not None for one in node.inputs[2:]):
+    kind = op_type_of(node)
+    if (
+        kind not in ("MatMul", "Gemm")
+        or len(node.inputs) < 2
+        or any(further is not None for further in node.inputs[2:])
+    ):
         return None
     left, right = node.inputs[:2]
     weight = array_of(right)

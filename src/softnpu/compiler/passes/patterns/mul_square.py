@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import Edit, word
+from softnpu.compiler.passes.edit import Edit, op_type_of
 from softnpu.graph.ir import Graph
 
 NAME = "MulSquareFusionPass"
@@ -14,7 +14,12 @@ def run(graph: Graph) -> tuple[int, int]:
     edit = Edit(graph)
     count = 0
     for node in edit.nodes():
-        if word(node) == "Mul" and node.type == "Mul" and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]:
+        if (
+            op_type_of(node) == "Mul"
+            and node.type == "Mul"
+            and len(node.inputs) == 2
+            and node.inputs[0] is node.inputs[1]
+        ):
             node.type, node.attrs, node.input_names = "Square", {}, ["x", "x"]
             count += 1
     return count, count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnpu.compiler.passes.edit import FLOATS, Edit, near, rewrite, word
+from softnpu.compiler.passes.edit import FLOATS, Edit, near, op_type_of, rewrite
 from softnpu.graph.ir import Graph
 
 NAME = "Pow2SquareFusionPass"
@@ -14,7 +14,7 @@ def run(graph: Graph) -> tuple[int, int]:
     edit = Edit(graph)
     count = 0
     for node in edit.nodes():
-        if word(node) != "Pow" or not near(node.inputs[1], 2.0, 0.0):
+        if op_type_of(node) != "Pow" or not near(node.inputs[1], 2.0, 0.0):
             continue
         x, exponent = node.inputs
         assert x is not None and exponent is not None and exponent.shape is not None

@@ -18,7 +18,7 @@ from softnpu import ops
 from softnpu.base.dtypes import DType, to_onnx
 from softnpu.compiler.lowering.lower import Lowered, captures, lower_node
 from softnpu.compiler.options.rows import Options as AtcOptions
-from softnpu.compiler.passes.edit import present_ops, word
+from softnpu.compiler.passes.edit import op_type_of, present_ops
 from softnpu.compiler.passes.precision.files import (
     CUBE,
     Custom,
@@ -111,8 +111,8 @@ def apply(graph: Graph, mode: str = "", options: Options | None = None) -> int:
 
 def apply_options(graph: Graph, options: AtcOptions) -> int:
     """Do what the options of a conversion say; a mode that the user did not give is none."""
-    given = next((word for word in ("precision_mode_v2", "precision_mode") if options.given(word)), "")
-    mode = str(getattr(options, given)) if given else ""
+    mode_option = next((name for name in ("precision_mode_v2", "precision_mode") if options.given(name)), "")
+    mode = str(getattr(options, mode_option)) if mode_option else ""
     keep = read_keep_dtype(Path(options.keep_dtype)) if options.keep_dtype else Keep()
     lists = read_modify_mixlist(Path(options.modify_mixlist), is_mixed(mode)) if options.modify_mixlist else MixLists()
     custom = read_customize_dtypes(Path(options.customize_dtypes)) if options.customize_dtypes else Custom()
@@ -144,8 +144,8 @@ class _Work:
 
     def _node(self, node: Node) -> bool:
         """Put a node behind the ones there are, in the precision that is chosen for it."""
-        given = self._given(node)
-        inputs, outputs = self._customised(node, *given) if given is not None else self._chosen(node)
+        custom = self._custom(node)
+        inputs, outputs = self._customised(node, *custom) if custom is not None else self._chosen(node)
         if (inputs or outputs) and self._retype(node, inputs, outputs):
             return True
         self._keep_types(node)
@@ -153,7 +153,7 @@ class _Work:
 
     # ---- which -------------------------------------------------------------------------------------------------------
 
-    def _given(self, node: Node) -> tuple[list[int], list[int]] | None:
+    def _custom(self, node: Node) -> tuple[list[int], list[int]] | None:
         custom = self.options.custom
         for name in (node.name, *node.origin):
             if name in custom.names:
@@ -206,7 +206,7 @@ class _Work:
         return "lower" if node.type in self.options.lists.white or follows else ""
 
     def _stays(self, node: Node) -> bool:
-        kinds = (node.type, word(node))
+        kinds = (node.type, op_type_of(node))
         keep = self.options.keep
         if any(kind in _STAY or kind in _ANY_TYPE or any(part in kind for part in _STAY_PARTS) for kind in kinds):
             return True
@@ -221,10 +221,11 @@ class _Work:
             return False
         names = {name: self.graph.unique(f"{name}/float32") for name in (*inputs, *outputs)}
         taken = [
-            None if one is None else self._cast(one, inputs.get(one.name, self._origin(one))) for one in node.inputs
+            None if value is None else self._cast(value, inputs.get(value.name, self._origin(value)))
+            for value in node.inputs
         ]
         pairs = [(old, new) for old, new in zip(node.inputs, taken, strict=True) if old is not None and new is not None]
-        made = list(
+        new_ops = list(
             {
                 old.name: _cast_op(names[old.name], new.name, names[old.name], FLOAT)
                 for old, new in pairs
@@ -232,17 +233,17 @@ class _Work:
             }.values()
         )
         present = {old.name: new.name for old, new in pairs} | names
-        made += [
-            {**op, **{key: [present.get(one, one) for one in op.get(key, ())] for key in ("input", "output")}}
+        new_ops += [
+            {**op, **{key: [present.get(tensor, tensor) for tensor in op.get(key, ())] for key in ("input", "output")}}
             for op in operators
         ]
         for name, dtype in outputs.items():
-            made += self._rounded(names[name], name, dtype)
+            new_ops += self._rounded(names[name], name, dtype)
         shown = [value.name for value in node.outputs]
         if node.source is not None:  # ONNX may leave optional outputs out
             shown = [value.name if old else "" for old, value in zip(node.source.outputs, node.outputs, strict=True)]
         node.inputs = taken
-        node.source = Source(made, [value.name if value is not None else "" for value in taken], shown)
+        node.source = Source(new_ops, [value.name if value is not None else "" for value in taken], shown)
         for value in node.outputs:
             value.dtype = outputs.get(value.name, value.dtype)
         self.nodes.append(node)
@@ -258,8 +259,8 @@ class _Work:
         zero = builder.const(np.array(0, np.float32))
         number = builder.op("Where", builder.op("IsNaN", source), zero, source)
         limited = builder.clip(number, -HALF_MAX, HALF_MAX)
-        made = [_constant_op(name, Constant.of(array)) for name, array in builder.constants.items()]
-        made += [
+        operators = [_constant_op(name, Constant.of(array)) for name, array in builder.constants.items()]
+        operators += [
             {
                 "input": list(call.inputs),
                 "output": list(call.outputs),
@@ -269,15 +270,15 @@ class _Work:
             }
             for call in builder.calls
         ]
-        return [*made, _cast_op(f"{source}/cast", limited, target, dtype)]
+        return [*operators, _cast_op(f"{source}/cast", limited, target, dtype)]
 
     def _operators(self, node: Node) -> list[dict[str, Any]] | None:
         """The ONNX operators of a node with the names its values have now; None where it has none."""
         if node.source is not None:
             return present_ops(node)
         inputs = [
-            None if one is None else Value(one.name, self._origin(one), one.shape, one.format, one.producer)
-            for one in node.inputs
+            None if value is None else Value(value.name, self._origin(value), value.shape, value.format, value.producer)
+            for value in node.inputs
         ]
         shadow = Node(node.name, node.type, list(inputs), node.outputs, node.attrs)
         into = Lowered()
@@ -290,17 +291,17 @@ class _Work:
 
     def _keep_types(self, node: Node) -> None:
         """Put a node down as it is, its inputs in the types they had."""
-        if node.type not in _ANY_TYPE and word(node) not in _ANY_TYPE:
+        if node.type not in _ANY_TYPE and op_type_of(node) not in _ANY_TYPE:
             named = set().union(*(captures(op) for op in node.source.ops)) if node.source is not None else set()
             node.inputs = [None if value is None else self._original(value, named) for value in node.inputs]
         self.nodes.append(node)
 
     def _original(self, value: Value, named: set[str]) -> Value:
         """A value in the type it had. A body inside an operator knows it by name, so the name goes over to the Cast."""
-        made = self._cast(value, self._origin(value))
-        if made is not value and value.name in named:
-            value.name, made.name = made.name, value.name
-        return made
+        original = self._cast(value, self._origin(value))
+        if original is not value and value.name in named:
+            value.name, original.name = original.name, value.name
+        return original
 
     # ---- casts -------------------------------------------------------------------------------------------------------
 
@@ -322,13 +323,13 @@ class _Work:
                     attrs={"dst_type": dtype},
                     input_names=["x"],
                 )
-            made = Value(node.name, dtype, value.shape, value.format, node)
-            node.outputs = [made]
+            converted = Value(node.name, dtype, value.shape, value.format, node)
+            node.outputs = [converted]
             if constant is None and self.options.saturate and dtype == HALF and value.dtype == FLOAT:
-                node.source = Source(self._rounded(value.name, made.name, dtype), [value.name], [made.name])
+                node.source = Source(self._rounded(value.name, converted.name, dtype), [value.name], [converted.name])
             self.nodes.append(node)
-            self.first[id(made)] = self._origin(value)
-            self.casts[key] = made
+            self.first[id(converted)] = self._origin(value)
+            self.casts[key] = converted
         return self.casts[key]
 
 

@@ -109,11 +109,11 @@ def read_keep_dtype(path: Path) -> Keep:
     """One node name, or `OpType::X`, a line."""
     names, types = set(), set()
     for line in _read("keep_dtype", path).splitlines():
-        word = line.strip()
-        if word.startswith(_TYPE):
-            types.add(word.removeprefix(_TYPE).strip())
-        elif word:
-            names.add(word)
+        entry = line.strip()
+        if entry.startswith(_TYPE):
+            types.add(entry.removeprefix(_TYPE).strip())
+        elif entry:
+            names.add(entry)
     if "" in types:
         raise invalid("keep_dtype", path, f"a line {_TYPE} has no operator type behind it")
     return Keep(frozenset(names), frozenset(types))
@@ -127,27 +127,27 @@ def read_customize_dtypes(path: Path) -> Custom:
         text = "".join(line.split())
         if not text:
             continue
-        found = _CUSTOM.fullmatch(text)
-        if found is None:
+        match = _CUSTOM.fullmatch(text)
+        if match is None:
             raise invalid(
                 "customize_dtypes",
                 path,
                 f"line {number} is {line.strip()!r}",
                 "write Name::InputDtype:float16,OutputDtype:float16",
             )
-        target, key = (types, found["type"]) if found["type"] else (names, found["name"])
+        target, key = (types, match["type"]) if match["type"] else (names, match["name"])
         if key in target:
             raise invalid("customize_dtypes", path, f"line {number} names {key} again")
-        target[key] = (_dtypes(path, number, found["inputs"]), _dtypes(path, number, found["outputs"]))
+        target[key] = (_dtypes(path, number, match["inputs"]), _dtypes(path, number, match["outputs"]))
     return Custom(names, types)
 
 
 def _dtypes(path: Path, number: int, text: str) -> list[int]:
-    words = [word for word in text.split(",") if word]
-    unknown = [word for word in words if word.lower() not in _DTYPES]
+    names = [name for name in text.split(",") if name]
+    unknown = [name for name in names if name.lower() not in _DTYPES]
     if unknown:
         raise invalid("customize_dtypes", path, f"line {number} has the unknown type {unknown[0]!r}")
-    return [_DTYPES[word.lower()] for word in words]
+    return [_DTYPES[name.lower()] for name in names]
 
 
 def read_modify_mixlist(path: Path, mixed: bool, base: MixLists | None = None) -> MixLists:
@@ -163,13 +163,13 @@ def read_modify_mixlist(path: Path, mixed: bool, base: MixLists | None = None) -
         raise invalid(option, path, f"the file is no JSON ({error})") from error
     added, removed = _changes(option, path, content)
     seen: dict[str, str] = {}
-    for word, kinds in added.items():
+    for colour, kinds in added.items():
         for kind in kinds:
-            if seen.setdefault(kind, word) != word:
+            if seen.setdefault(kind, colour) != colour:
                 raise invalid(
                     option,
                     path,
-                    f"{kind} is added to the {seen[kind]} list and to the {word} list; it may be in one only",
+                    f"{kind} is added to the {seen[kind]} list and to the {colour} list; it may be in one only",
                 )
     lists = base or MixLists()
     white = (lists.white - removed["white"] - added["black"] - added["gray"]) | added["white"]
@@ -180,17 +180,17 @@ def read_modify_mixlist(path: Path, mixed: bool, base: MixLists | None = None) -
 def _changes(option: str, path: Path, content: Any) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
     """(added, removed) per list."""
     form = '{"black-list": {"to-add": ["X"], "to-remove": ["Y"]}, "white-list": {…}, "gray-list": {…}}'
-    if not isinstance(content, dict) or not set(content) <= {f"{word}-list" for word in _LISTS}:
+    if not isinstance(content, dict) or not set(content) <= {f"{colour}-list" for colour in _LISTS}:
         raise invalid(option, path, f"the file must hold {form}")
     added: dict[str, frozenset[str]] = {}
     removed: dict[str, frozenset[str]] = {}
-    for word in _LISTS:
-        part = content.get(f"{word}-list", {})
+    for colour in _LISTS:
+        part = content.get(f"{colour}-list", {})
         if not isinstance(part, dict) or not set(part) <= {"to-add", "to-remove"}:
-            raise invalid(option, path, f"{word}-list may hold to-add and to-remove")
+            raise invalid(option, path, f"{colour}-list may hold to-add and to-remove")
         for key, into in (("to-add", added), ("to-remove", removed)):
             kinds = part.get(key, [])
             if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-                raise invalid(option, path, f"{key} of {word}-list must be a list of operator types")
-            into[word] = frozenset(kinds)
+                raise invalid(option, path, f"{key} of {colour}-list must be a list of operator types")
+            into[colour] = frozenset(kinds)
     return added, removed

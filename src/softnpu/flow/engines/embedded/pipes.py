@@ -22,16 +22,16 @@ def _pipe() -> tuple[int, int]:
 
 def make(count: int) -> list[tuple[int, int]]:
     """So many pipes, or none."""
-    made: list[tuple[int, int]] = []
+    pipes: list[tuple[int, int]] = []
     try:
         for _ in range(count):
-            made.append(_pipe())
+            pipes.append(_pipe())
     except OSError:
-        for each in made:
+        for each in pipes:
             os.close(each[0])
             os.close(each[1])
         raise
-    return made
+    return pipes
 
 
 def drain(descriptor: int) -> None:
@@ -46,13 +46,13 @@ def standard() -> Iterator[list[int]]:
     """stdout and stderr as descriptors that exist."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        found = []
+        descriptors = []
         for number in (1, 2):
             try:
                 os.fstat(number)
-                found.append(number)
+                descriptors.append(number)
             except OSError:
-                found.append(nowhere)
-        yield found
+                descriptors.append(nowhere)
+        yield descriptors
     finally:
         os.close(nowhere)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow.running.runner import Runner
-from softnpu.flow.transport.memory import Atlas, Returned
+from softnpu.flow.values.memory import Atlas, Returned
 
 
 class Relay:

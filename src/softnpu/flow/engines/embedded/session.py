@@ -114,8 +114,8 @@ class Session:
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
-        return found if found is not None else ([], None, codes.QUEUE_EMPTY)
+        fetched = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
+        return fetched if fetched is not None else ([], None, codes.QUEUE_EMPTY)
 
     def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
@@ -125,10 +125,10 @@ class Session:
 
     def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
         with self._endpoint.lock:
-            found = self._outputs.ready(indexes, align, taken)
-        if found is None and (self._closed or self.supervisor.failure):
+            fetched = self._outputs.ready(indexes, align, taken)
+        if fetched is None and (self._closed or self.supervisor.failure):
             return [], None, self._over()
-        return found
+        return fetched
 
     def _over(self) -> int:
         if self._foreign:
@@ -151,9 +151,9 @@ class Session:
     ) -> Result | None:
         """What `ready` gives as soon as it gives anything; None when the time is up."""
         while True:
-            found = ready()
-            if found is not None:
-                return found
+            result = ready()
+            if result is not None:
+                return result
             turn = object()
             try:  # an interrupt may come at any time: it must not leave the turn with nobody
                 mine = self._take_turn(turn)
@@ -168,10 +168,10 @@ class Session:
                 with self._news:
                     self._followers += 1  # before the look: what comes after it is told
                     try:
-                        found = ready()
+                        result = ready()
                         rest = _left(until, deadline)
-                        if found is not None or (rest is not None and rest <= 0):
-                            return found
+                        if result is not None or (rest is not None and rest <= 0):
+                            return result
                         self._reply()  # whoever reads may sleep in the middle of that
                         if self._reader is not None:  # else nobody reads any more: it is our turn
                             self._news.wait(rest)

@@ -17,19 +17,20 @@ from typing import Any
 from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.engines.embedded import pipes
+from softnpu.flow.engines.embedded.process_spec import ProcessSpec
 from softnpu.flow.engines.embedded.zygote import zygote
 from softnpu.flow.engines.notices import RESTARTED
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import EPOCHS, Queue, recover
 from softnpu.flow.transport.endpoint import Endpoint
-from softnpu.flow.transport.memory import ARENA_SIZE, Atlas, Bytes
+from softnpu.flow.transport.layout import APPLICATION
+from softnpu.flow.values.memory import ARENA_SIZE, Atlas, Bytes
 from softnpu.runtime.memory import segment
 
 _GRACE = 1.0
@@ -129,8 +130,8 @@ class Supervisor(CommonSupervisor):
         for seat in self.layout.seats_of(worker.number):
             self.rows[seat.number].words[cells.STATE] = cells.STARTING
         with tempfile.TemporaryFile() as content, pipes.standard() as standard:
+            pickle.dump(self._surroundings(self._environment(worker), self.settings.memory_limit), content)
             pickle.dump(self._spec(worker, fatal, peers), content)
-            pickle.dump({"plan": self._part(worker.number), "layout": self.layout}, content)
             content.flush()
             content.seek(0)
             ends = [self._pipes[worker.number][0], *(self._pipes[peer][1] for peer in peers)]
@@ -142,19 +143,21 @@ class Supervisor(CommonSupervisor):
             worker.life.close()
         worker.life = ours
 
-    def _spec(self, worker: WorkerProcess, fatal: dict[int, dict[int, int]], peers: list[int]) -> dict[str, Any]:
-        return {
-            "process": worker.number,
-            "epoch": worker.epoch,
-            "life": worker.lives,
-            "epochs": {other.number: other.epoch for other in self.workers},
-            "peers": peers,
-            "arena": worker.number + 1,
-            "fatal": fatal,
-            **self._common_spec(),
-            "memory_limit": self.settings.memory_limit,
-            "environment": self._environment(worker),
-        }
+    def _spec(self, worker: WorkerProcess, fatal: dict[int, dict[int, int]], peers: list[int]) -> ProcessSpec:
+        return ProcessSpec(
+            process=worker.number,
+            life=worker.lives,
+            plan=self._part(worker.number),
+            layout=self.layout,
+            work_path=os.getcwd(),
+            strict=self.settings.strict,
+            watched=bool(self.settings.timeline),
+            epoch=worker.epoch,
+            epochs={other.number: other.epoch for other in self.workers},
+            peers=peers,
+            arena=worker.number + 1,
+            fatal=fatal,
+        )
 
     def _environment(self, worker: WorkerProcess) -> dict[str, str]:
         environment = config.whole_environment()

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import pickle
-import resource
 import sys
 import threading
 import time
@@ -15,24 +14,24 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from softnpu.base import config
 from softnpu.flow import log
+from softnpu.flow.engines.embedded.process_spec import ProcessSpec
 from softnpu.flow.engines.embedded.relay import Relay, Relays
+from softnpu.flow.engines.embedded.tapping import arm
 from softnpu.flow.engines.notices import CALLED, FAILED, RAISED, READY, RESTARTED, TAP
+from softnpu.flow.engines.spec import Surroundings
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
-from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
-from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
 from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Queue
 from softnpu.flow.transport.endpoint import Endpoint
-from softnpu.flow.transport.memory import Atlas
+from softnpu.flow.transport.layout import APPLICATION, Seat
 from softnpu.flow.values import tensor
-from softnpu.flow.watch.tapping import arm
+from softnpu.flow.values.memory import Atlas
 from softnpu.runtime.memory.segment import Window
 
 _CALLS_PER_ROUND = 64
@@ -48,12 +47,12 @@ _MOST_TEXT = 3000  # a notice is one record
 class Worker:
     """Reads the inbox, calls the functions, sends their results; one thread unless a function is a stream's."""
 
-    def __init__(self, spec: dict[str, Any], descriptors: list[int]) -> None:
-        self.process: int = spec["process"]
-        self.layout: Layout = spec["layout"]
-        self.plan: Plan = spec["plan"]
+    def __init__(self, spec: ProcessSpec, descriptors: list[int]) -> None:
+        self.process = spec.process
+        self.layout = spec.layout
+        self.plan = spec.plan
         segment, inbox, *outboxes = descriptors
-        self._atlas = Atlas(segment, spec["arena"])
+        self._atlas = Atlas(segment, spec.arena)
         self._atlas.late = deque()
         self._room = threading.Condition()
         self._ending = False
@@ -63,32 +62,33 @@ class Worker:
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         seats = self.layout.seats_of(self.process)
         window = Window(segment, 0, self.layout.board())
-        self._runners: dict[int, Runner] = {}
-        for seat in seats:
-            node = self.plan.nodes[seat.node]
-            place = place_of(self.plan, node, seat.instance, spec["work_path"])
-            runner = Runner(self.plan, node, seat.number, place, Cells(window.buffer, seat.number), self)
-            runner.strict = spec["strict"]
-            runner.watched = spec["watched"]
-            runner.fatal = spec["fatal"].get(seat.number, {})
-            runner.words[cells.PID] = os.getpid()
-            runner.words[cells.LIFE] = spec["life"]
-            self._runners[seat.number] = runner
+        self._runners = {seat.number: self._runner(spec, seat, Cells(window.buffer, seat.number)) for seat in seats}
         self._routes = {
             seat.number: [
                 self.layout.routes[(seat.number, each)] for each in range(self.plan.nodes[seat.node].output_num)
             ]
             for seat in seats
         }
-        peers = dict(zip(spec["peers"], outboxes, strict=True))
+        peers = dict(zip(spec.peers, outboxes, strict=True))
         shared = self._atlas, self.layout.marks(window.buffer)
-        life = spec["epoch"], not spec["life"]
+        life = spec.epoch, not spec.life
         self.endpoint = Endpoint(self.process, self.layout, *shared, (inbox, peers), self, *life)
         self._outbox, self._inbox = self.endpoint.outbox, self.endpoint.inbox
-        self._outbox.join(spec["epochs"])
+        self._outbox.join(spec.epochs)
         self._several = len(self._runners) > 1
         self._relays = Relays(self._atlas, self._inbox.finished)
         tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
+
+    def _runner(self, spec: ProcessSpec, seat: Seat, row: Cells) -> Runner:
+        node = self.plan.nodes[seat.node]
+        instance = instance_of(self.plan, node, seat.instance, spec.work_path)
+        runner = Runner(self.plan, node, seat.number, instance, row, self)
+        runner.strict = spec.strict
+        runner.watched = spec.watched
+        runner.fatal = spec.fatal.get(seat.number, {})
+        runner.words[cells.PID] = os.getpid()
+        runner.words[cells.LIFE] = spec.life
+        return runner
 
     # ---- what the endpoint wants -------------------------------------------------------------------------------------
 
@@ -170,12 +170,12 @@ class Worker:
     def start(self) -> bool:
         """Load the user's code; False when it would not."""
         for runner in self._runners.values():
-            running.become(runner.place)
+            running.become(runner.instance)
             try:
                 runner.start()
             except BaseException:
                 text = traceback.format_exc().encode()  # printed by whoever gets it as an exception
-                self.report(FAILED, runner.place.node, text[-_MOST_TEXT:].decode(errors="ignore"))
+                self.report(FAILED, runner.instance.node, text[-_MOST_TEXT:].decode(errors="ignore"))
                 self._outbox.flush()
                 return False
         self.report(READY, self.process)
@@ -267,9 +267,10 @@ class Worker:
                             finished(ticket)
                 if inbox.changed:
                     inbox.write_progress()
-                if between and not self._relays.open():
-                    self.endpoint.commit()
-                self._relays.settle()
+                several = self._several
+                if between and not (several and self._relays.open()):
+                    inbox.commit()
+                (self._relays if several else self._atlas).settle()
         if len(self._runners) > 1:  # queues between them are no channels
             for runner in self._runners.values():
                 runner.words[cells.BACKLOG] = runner.backlog()
@@ -295,7 +296,7 @@ class Worker:
             try:
                 runner.body.close()
             except Exception:
-                log.error("node %s, at its end: %s", runner.place.node, traceback.format_exc())
+                log.error("node %s, at its end: %s", runner.instance.node, traceback.format_exc())
         self._flush()
 
 
@@ -306,35 +307,28 @@ def _watch_application(life: int) -> None:
     os._exit(0)
 
 
-def _settle(spec: dict[str, Any], standard: list[int]) -> None:
+def _settle(surroundings: Surroundings, standard: list[int]) -> None:
     """Become a process of the application: its directory, environment, outputs and paths."""
     for target, source in zip((1, 2), standard, strict=True):
         os.dup2(source, target)
         os.close(source)
-    config.take_environment(spec["environment"])
-    sys.path[:] = spec["path"]
-    sys.argv = [spec["argv0"]]
-    with contextlib.suppress(OSError):  # a directory that is gone by now
-        os.chdir(spec["directory"])
+    surroundings.take_over(surroundings.environment, surroundings.path)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(_OOM_SCORE)  # only a wish: if memory runs out, it shall be this process that ends
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):  # a sleeper that is woken lets the waker go on: it has more to hand over
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    if spec["memory_limit"]:
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        limit = spec["memory_limit"] if hard == resource.RLIM_INFINITY else min(spec["memory_limit"], hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    surroundings.limit_memory()
 
 
 def main(descriptors: list[int]) -> None:
     """The life of a worker."""
     life, content, out, err, *rest = descriptors
     with open(content, "rb") as file:
-        spec: dict[str, Any] = pickle.load(file)
-        _settle(spec, [out, err])
+        surroundings: Surroundings = pickle.load(file)
+        _settle(surroundings, [out, err])
         threading.Thread(target=_watch_application, args=(life,), daemon=True, name="life").start()
-        spec.update(pickle.load(file))
+        spec: ProcessSpec = pickle.load(file)
     code = 1
     try:
         worker = Worker(spec, rest)

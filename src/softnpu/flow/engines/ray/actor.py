@@ -5,35 +5,45 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import resource
 import sys
 import tempfile
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from softnpu.base import config
 from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.worker import Worker
-from softnpu.flow.planning.layout import APPLICATION
+from softnpu.flow.engines.spec import Surroundings, WorkerSpec
 from softnpu.flow.running import cells
+from softnpu.flow.transport.layout import APPLICATION
 
 POLL = "poll"
 _LONGEST_POLL = 10.0
 _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
+@dataclass(frozen=True)
+class ActorSpec(WorkerSpec):
+    """What an actor is told beside what all workers are."""
+
+    session: str
+    peers: dict[int, tuple[int, Any]]  # process → life and handle
+    surroundings: Surroundings
+    reserved: bool  # Ray reserved devices for it
+
+
 class NodeActor:
     """One process of the layout."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: ActorSpec) -> None:
         import ray
 
         _settle(spec)
-        self._board_path = os.path.join(_session_folder(), f"dataflow-{spec['session']}-{spec['process']}")
-        spec["pid"] = os.getpid()
-        board = _board(self._board_path, len(spec["layout"].seats_of(spec["process"])))
+        self._board_path = os.path.join(_session_folder(), f"dataflow-{spec.session}-{spec.process}")
+        board = _board(self._board_path, len(spec.layout.seats_of(spec.process)))
         self._worker = Worker(spec, board, ray.put)
-        for process, (life, handle) in spec["peers"].items():
+        for process, (life, handle) in spec.peers.items():
             self._worker.link.lines[process].renewed(life, handle)
         self._thread = threading.Thread(target=self._worker.run, daemon=True, name="dataflow calls")
         self._thread.start()
@@ -78,17 +88,12 @@ def _board(path: str, seats: int) -> mmap.mmap:
         os.close(descriptor)
 
 
-def _settle(spec: dict[str, Any]) -> None:
+def _settle(spec: ActorSpec) -> None:
     """Become a process of the application: its directory, variables and paths."""
     before = config.whole_environment()
-    if not spec["reserved"]:
+    if not spec.reserved:
         before.pop(_VISIBLE, None)  # Ray hides all devices from actors that reserve none; here everybody sees all
-    config.take_environment({**before, **spec["environment"]})
-    sys.path[:] = [*spec["path"], *(each for each in sys.path if each not in spec["path"])]
-    sys.argv = [spec["argv0"]]
-    with contextlib.suppress(OSError):  # a directory that is not there on this machine
-        os.chdir(spec["directory"])
-    if spec["memory_limit"]:
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        limit = spec["memory_limit"] if hard == resource.RLIM_INFINITY else min(spec["memory_limit"], hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    ours = spec.surroundings
+    path = [*ours.path, *(each for each in sys.path if each not in ours.path)]
+    ours.take_over({**before, **ours.environment}, path)
+    ours.limit_memory()

@@ -14,7 +14,7 @@ from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import Layout
+from softnpu.flow.transport.layout import Layout
 
 _MEGABYTE = 1 << 20
 _SMALLEST_STORE = 128 << 20
@@ -190,18 +190,18 @@ class Places:
     def options(self, process: int) -> dict[str, Any]:
         """Options of the actor of a process."""
         need = self._asked[process]
-        found: dict[str, Any] = {"num_cpus": need.get("CPU", 0), "max_restarts": 0, "max_task_retries": 0}
+        options: dict[str, Any] = {"num_cpus": need.get("CPU", 0), "max_restarts": 0, "max_task_retries": 0}
         if "memory" in need:
-            found["memory"] = need["memory"]
+            options["memory"] = need["memory"]
         if "NPU" in need:
-            found["resources"] = {"NPU": need["NPU"]}
+            options["resources"] = {"NPU": need["NPU"]}
         if self._group is not None:
             from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-            found["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=self._servers.index(self._server(process))
             )
-        return found
+        return options
 
     def release(self) -> None:
         """Give bundles back."""

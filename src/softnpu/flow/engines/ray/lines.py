@@ -163,5 +163,5 @@ class Box(Line):
             ready, self._ready = self._ready, []
             over = self.over
         items = [item for batch, _, _ in ready for item in batch]
-        objects = [each for _, found, _ in ready for each in found]
+        objects = [each for _, parts, _ in ready for each in parts]
         return items, objects, ready[-1][2] if ready else 0, over

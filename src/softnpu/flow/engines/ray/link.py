@@ -17,9 +17,9 @@ from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Line
 from softnpu.flow.engines.ray.records import Item, Origin, Record
 from softnpu.flow.message import LOCAL, Message
-from softnpu.flow.planning.layout import Channel, Groups, Layout
 from softnpu.flow.rules.route import choose
 from softnpu.flow.transport.channels import Queue
+from softnpu.flow.transport.layout import Channel, Groups, Layout
 from softnpu.flow.values import codec
 
 CREDIT_DELAY = 0.002
@@ -107,13 +107,13 @@ class Link:
 
     def __init__(
         self,
-        place: tuple[int, int],
+        address: tuple[int, int],
         layout: Layout,
         lines: dict[int, Line],
         queue: Callable[[int, int], Queue],
         put: Callable[[Any], Any],
     ) -> None:
-        process, self._life = place
+        process, self._life = address
         self.lock = threading.RLock()
         self.waiting = 0  # messages for which a queue has no room
         self.dropped = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softnpu.flow.message import Message, Payload
-from softnpu.flow.transport.memory import as_bytes, nbytes_of
+from softnpu.flow.message import Message, Payload, nbytes_of
+from softnpu.flow.values.memory import as_bytes
 
 DATA, CREDIT, NOTICE = range(3)
 STOP, MEET = "stop", "meet"

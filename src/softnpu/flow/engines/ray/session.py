@@ -72,10 +72,10 @@ class Session:
         if code:
             return [], None, code
         until = None if timeout is None else time.monotonic() + timeout
-        found = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
+        fetched = self._wait(lambda: self._ready(indexes, align, mine), until, lambda: self._outputs.deadline(indexes))
         if self._link.urgent:
             self._link.flush()
-        return found if found is not None else ([], None, codes.QUEUE_EMPTY)
+        return fetched if fetched is not None else ([], None, codes.QUEUE_EMPTY)
 
     def put_back(self, taken: Taken) -> None:
         """See Session of engines."""
@@ -84,10 +84,10 @@ class Session:
 
     def _ready(self, indexes: list[int], align: bool, taken: Taken) -> Fetched | None:
         with self._link.lock:
-            found = self._outputs.ready(indexes, align, taken)
-        if found is None and (self._closed or self.supervisor.failure):
+            fetched = self._outputs.ready(indexes, align, taken)
+        if fetched is None and (self._closed or self.supervisor.failure):
             return [], None, self._over()
-        return found
+        return fetched
 
     def _over(self) -> int:
         if self.supervisor.failure:
@@ -103,9 +103,9 @@ class Session:
         """What `ready` gives as soon as it gives anything; None when the time is up."""
         with self.supervisor.changed:
             while True:
-                found = ready()
-                if found is not None:
-                    return found
+                result = ready()
+                if result is not None:
+                    return result
                 now = time.monotonic()
                 rest = None if until is None else until - now
                 if rest is not None and rest <= 0:

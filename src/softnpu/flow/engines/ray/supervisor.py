@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import uuid
@@ -12,16 +13,16 @@ from softnpu.base import config
 from softnpu.flow import codes, log
 from softnpu.flow.engines.outputs import Outputs
 from softnpu.flow.engines.ray import records
-from softnpu.flow.engines.ray.actor import POLL, NodeActor
+from softnpu.flow.engines.ray.actor import POLL, ActorSpec, NodeActor
 from softnpu.flow.engines.ray.cluster import Places, RayUse
 from softnpu.flow.engines.ray.lines import Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link
 from softnpu.flow.engines.supervisor import CommonSupervisor, Supervised
 from softnpu.flow.errors import DfException
 from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
+from softnpu.flow.transport.layout import APPLICATION
 
 _GRACE = 1.0
 _QUESTION_SECONDS = 2.0
@@ -92,23 +93,25 @@ class Supervisor(CommonSupervisor):
     def _spawn(self, worker: WorkerActor, peers: dict[int, tuple[int, Any]]) -> None:
         worker.ready = False
         worker.seen = 0
-        spec = {
-            "session": self._name,
-            "process": worker.number,
-            "life": worker.life,
-            "peers": peers,
-            "plan": self._part(worker.number),
-            "layout": self.layout,
-            **self._common_spec(),
-            "memory_limit": self.settings.memory_limit if self._ray_use.local else 0,
-            "environment": self._environment(worker),
-            "reserved": "resources" in self._places.options(worker.number),
-        }
+        limit = self.settings.memory_limit if self._ray_use.local else 0
+        spec = ActorSpec(
+            process=worker.number,
+            life=worker.life,
+            plan=self._part(worker.number),
+            layout=self.layout,
+            work_path=os.getcwd(),
+            strict=self.settings.strict,
+            watched=bool(self.settings.timeline),
+            session=self._name,
+            peers=peers,
+            surroundings=self._surroundings(self._environment(worker), limit),
+            reserved="resources" in self._places.options(worker.number),
+        )
         worker.handle = self._actor.options(**self._places.options(worker.number)).remote(spec)
 
     def _environment(self, worker: WorkerActor) -> dict[str, str]:
         """A Ray of our own runs on this machine and gets all; another one what concerns the software NPU."""
-        found = {
+        environment = {
             name: value
             for name, value in config.whole_environment().items()
             if (self._ray_use.local and not name.startswith("RAY_")) or name.startswith(_OURS)
@@ -116,8 +119,8 @@ class Supervisor(CommonSupervisor):
         for seat in self.layout.seats_of(worker.number):
             node = self.plan.nodes[seat.node]
             if node.visible_device and "resources" not in self._places.options(worker.number):
-                found["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
-        return found
+                environment["ASCEND_RT_VISIBLE_DEVICES"] = str(max(node.instances[seat.instance].device, 0))
+        return environment
 
     # ---- hearing from them -------------------------------------------------------------------------------------------
 

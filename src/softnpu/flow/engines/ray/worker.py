@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
@@ -14,15 +15,15 @@ from softnpu.flow.engines.ray import records
 from softnpu.flow.engines.ray.lines import Box, Calls, Clerk, Line
 from softnpu.flow.engines.ray.link import Link, Ticket
 from softnpu.flow.engines.ray.records import Item, Origin
+from softnpu.flow.engines.spec import WorkerSpec
 from softnpu.flow.functions import running
 from softnpu.flow.message import Message
-from softnpu.flow.plan import Plan
-from softnpu.flow.planning.layout import APPLICATION, Layout
 from softnpu.flow.running import cells
 from softnpu.flow.running.cells import Cells
 from softnpu.flow.running.inputs import Bundle
-from softnpu.flow.running.runner import Runner, place_of
+from softnpu.flow.running.runner import Runner, instance_of
 from softnpu.flow.running.streams import wait_while
+from softnpu.flow.transport.layout import APPLICATION, Seat
 
 _ROUND_SECONDS = 0.001
 _CALLS_PER_REPORT = 256
@@ -35,10 +36,10 @@ Arrival = tuple[int, int, list[Item], list[Any]]
 class Worker:
     """The runners of one process of the layout. `deliver` may be called from any thread, `run` is the thread of the calls."""
 
-    def __init__(self, spec: dict[str, Any], board: Any, put: Any) -> None:
-        self.process: int = spec["process"]
-        self.layout: Layout = spec["layout"]
-        self.plan: Plan = spec["plan"]
+    def __init__(self, spec: WorkerSpec, board: Any, put: Any) -> None:
+        self.process = spec.process
+        self.layout = spec.layout
+        self.plan = spec.plan
         self._inbox: deque[Arrival] = deque()
         self._news = threading.Event()
         self._room = threading.Condition()
@@ -55,25 +56,25 @@ class Worker:
         self.link = self._connect(spec, put)
         self._clerk.start()
 
-    def _runner(self, spec: dict[str, Any], seat: Any, row: Cells) -> Runner:
+    def _runner(self, spec: WorkerSpec, seat: Seat, row: Cells) -> Runner:
         node = self.plan.nodes[seat.node]
         fatal = _fatal(row)
         runner = Runner(
-            self.plan, node, seat.number, place_of(self.plan, node, seat.instance, spec["work_path"]), row, self
+            self.plan, node, seat.number, instance_of(self.plan, node, seat.instance, spec.work_path), row, self
         )
-        runner.strict = spec["strict"]
-        runner.watched = bool(spec["watched"])
+        runner.strict = spec.strict
+        runner.watched = spec.watched
         runner.fatal = fatal
-        runner.words[cells.PID] = spec["pid"]
-        runner.words[cells.LIFE] = spec["life"]
+        runner.words[cells.PID] = os.getpid()
+        runner.words[cells.LIFE] = spec.life
         return runner
 
-    def _connect(self, spec: dict[str, Any], put: Any) -> Link:
+    def _connect(self, spec: WorkerSpec, put: Any) -> Link:
         lines: dict[int, Line] = {APPLICATION: self.box}
-        place = (self.process, spec["life"])
+        address = (self.process, spec.life)
         for peer in self.layout.peers(self.process) - {APPLICATION}:
-            lines[peer] = Calls(peer, place, self._clerk, self._answered)
-        return Link(place, self.layout, lines, lambda seat, index: self._runners[seat].inputs[index], put)
+            lines[peer] = Calls(peer, address, self._clerk, self._answered)
+        return Link(address, self.layout, lines, lambda seat, index: self._runners[seat].inputs[index], put)
 
     # ---- from other threads ------------------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class Worker:
 
     def _start(self) -> bool:
         for runner in self._runners.values():
-            running.become(runner.place)
+            running.become(runner.instance)
             try:
                 runner.start()
             except BaseException:
@@ -205,7 +206,7 @@ class Worker:
         return True
 
     def _failed(self, runner: Runner, text: str) -> None:
-        self.link.tell(APPLICATION, notices.FAILED, runner.place.node, text)
+        self.link.tell(APPLICATION, notices.FAILED, runner.instance.node, text)
 
     def _round(self) -> None:
         self._news.clear()
@@ -295,12 +296,16 @@ class Worker:
             try:
                 runner.body.close()
             except Exception:
-                log.error("node %s, at its end: %s", runner.place.node, traceback.format_exc())
+                log.error("node %s, at its end: %s", runner.instance.node, traceback.format_exc())
         self._flush()
 
 
 def _fatal(row: Cells) -> dict[int, int]:
     """Function and transaction that a former life was in when it ended."""
-    found = row.read()
+    row_before = row.read()
     row.words[cells.STATE] = cells.STARTING
-    return {found["function"]: found["trans_id"]} if found["state"] == cells.CALLING and found["trans_id"] else {}
+    return (
+        {row_before["function"]: row_before["trans_id"]}
+        if row_before["state"] == cells.CALLING and row_before["trans_id"]
+        else {}
+    )

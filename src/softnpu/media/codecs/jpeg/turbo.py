@@ -22,10 +22,10 @@ _HARMLESS = re.compile(r"extraneous bytes before marker 0x(?!d[0-7])")
 
 def decode(library: Any, source: Plane, info: JpegInfo, wanted: Sequence[Plane | None]) -> list[Plane]:
     """The planes of a picture. A plane is one of `wanted` where that has room, else valid until the thread's next call."""
-    decoder = Decoder.take(library)
-    _check_header(decoder, source, info)
+    decoder, address = Decoder.take(library), source.ctypes.data
+    _check_header(decoder, address, source.size, info)
     planes, views = _targets(info, wanted)
-    if not decoder.to_planes(source, planes, info.width, info.height):
+    if not decoder.to_planes(address, source.size, planes, info.width, info.height):
         text = decoder.error()
         if not decoder.only_warned() or not _HARMLESS.search(text):
             raise damaged(text)
@@ -42,8 +42,8 @@ def damaged(text: str) -> NpuError:
     )
 
 
-def _check_header(decoder: Decoder, source: Plane, info: JpegInfo) -> None:
-    seen = decoder.header(source)
+def _check_header(decoder: Decoder, address: int, size: int, info: JpegInfo) -> None:
+    seen = decoder.header(address, size)
     if seen is None:
         raise damaged(decoder.error())
     parsed = (info.width, info.height, info.sampling)

@@ -1,4 +1,4 @@
-"""Dictionaries of VDEC and JPEGD (section 5.3 of the reference)."""
+"""Dictionaries of VDEC and JPEGD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the attributes of an encode channel of `acl.himpi` may be (section 5.5 of the reference)."""
+"""What the attributes of an encode channel of `acl.himpi` may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dictionaries of VENC and JPEGE (section 5.4 of the reference)."""
+"""Dictionaries of VENC and JPEGE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single functions of picture processing take on a board (section 7.9 of the reference): refused in strict mode, else noted once.
+"""What single functions of picture processing take on a board: refused in strict mode, else noted once.
 
 These hold on every chip that has the function. What differs between chips is in `rules` and its rows.
 """

@@ -1,4 +1,4 @@
-"""Dictionaries of picture processing (section 5.2 of the reference)."""
+"""Dictionaries of picture processing."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ def decoded(file: bytes, form: int, size: tuple[int, int] | None = None) -> Pixe
 
 
 def channels(pixels: Pixels) -> dict[str, Any]:
-    found = {}
+    by_letter = {}
     for spec, plane in zip(pixels.format.planes, pixels.planes, strict=True):
         for index, letter in enumerate(spec.channels):
-            found[letter] = plane if plane.ndim == 2 else plane[:, :, index]
-    return found
+            by_letter[letter] = plane if plane.ndim == 2 else plane[:, :, index]
+    return by_letter
 
 
 def damaged(file: bytes, form: int = NV12) -> str:
@@ -106,12 +106,12 @@ def test_semi_planar_in_both_orders(engine: str, sampling: str, size: tuple[int,
     file = jpeg(*size, sampling)
     expected = planes_by_ffmpeg(file)
     for form in SEMI[sampling]:
-        found = channels(decoded(file, form))
-        assert distance(found["y"], expected[0]) <= 1
+        planes = channels(decoded(file, form))
+        assert distance(planes["y"], expected[0]) <= 1
         for letter, plane in zip("uv", expected[1:], strict=False):
-            assert distance(found[letter], plane) <= 1
+            assert distance(planes[letter], plane) <= 1
         if sampling == "400":
-            assert (found["u"] == 0x80).all() and (found["v"] == 0x80).all()
+            assert (planes["u"] == 0x80).all() and (planes["v"] == 0x80).all()
 
 
 @pytest.mark.parametrize("sampling", ["444", "422", "440"])
@@ -120,12 +120,12 @@ def test_chroma_is_averaged_for_nv12(engine: str, sampling: str, size: tuple[int
     file = jpeg(*size, sampling)
     expected = planes_by_ffmpeg(file)
     for form in (NV12, NV21):
-        found = channels(decoded(file, form))
-        assert distance(found["y"], expected[0]) <= 1
+        planes = channels(decoded(file, form))
+        assert distance(planes["y"], expected[0]) <= 1
         for letter, plane in zip("uv", expected[1:], strict=True):
             down, across = plane.shape[0] * 2 // size[1], plane.shape[1] * 2 // size[0]
             mean = plane.reshape(size[1] // 2, down, size[0] // 2, across).mean((1, 3))
-            assert np.abs(found[letter] - mean).max() <= 1.5
+            assert np.abs(planes[letter] - mean).max() <= 1.5
 
 
 def test_grey_and_colour(engine: str) -> None:
@@ -178,9 +178,9 @@ def test_orientation(engine: str, sampling: str, orientation: int, size: tuple[i
     file = with_orientation(plain, orientation)
     planes = [turned(plane, orientation) for plane in planes_by_ffmpeg(plain)]
     straight = sampling if orientation < 5 else {"422": "440", "440": "422"}.get(sampling, sampling)
-    found = channels(decoded(file, PLANAR[straight]))
+    planar = channels(decoded(file, PLANAR[straight]))
     for letter, plane in zip("yuv", planes, strict=False):
-        assert distance(found[letter], plane) <= 1
+        assert distance(planar[letter], plane) <= 1
     semi = channels(decoded(file, SEMI[straight][1]))
     for letter, plane in zip("yuv", planes, strict=False):
         assert distance(semi[letter], plane) <= 1
@@ -205,10 +205,10 @@ def test_orientation_in_colour(engine: str, orientation: int) -> None:
 
 def test_a_turned_422_picture_stays_422_where_asked(engine: str) -> None:
     plain = jpeg(64, 48, "422")
-    found = channels(decoded(with_orientation(plain, 6), 3))
+    planes = channels(decoded(with_orientation(plain, 6), 3))
     for letter, plane in zip("uv", planes_by_ffmpeg(plain)[1:], strict=True):
         wide = np.repeat(turned(plane, 6), 2, axis=0)
-        assert np.abs(found[letter] - wide.reshape(64, 24, 2).mean(2)).max() <= 1.5
+        assert np.abs(planes[letter] - wide.reshape(64, 24, 2).mean(2)).max() <= 1.5
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
@@ -247,8 +247,8 @@ def test_a_file_in_rgb_components(engine: str) -> None:
 
 def test_three_scans(engine: str) -> None:
     parts = [picture(48, 40, seed)[:, :, 0] for seed in range(3)]
-    found = decoded(three_scans(parts), 57).planes
-    for plane, part in zip(found, parts, strict=True):
+    planes = decoded(three_scans(parts), 57).planes
+    for plane, part in zip(planes, parts, strict=True):
         assert (
             distance(
                 plane, luma(bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(part[:, :, None]), 85, "GRAY", "Gray")))
@@ -364,7 +364,7 @@ def test_threads_have_decoders_of_their_own(engine: str) -> None:
 def test_the_decoder_of_a_thread_ends_with_it() -> None:
     def live() -> int:
         gc.collect()
-        return sum(type(thing) is turbojpeg.Decoder for thing in gc.get_objects())  # isinstance would ask proxies
+        return sum(type(item) is turbojpeg.Decoder for item in gc.get_objects())  # isinstance would ask proxies
 
     before = live()
     seen = []

@@ -70,8 +70,8 @@ def test_other_decoders_read_the_file(form: int, size: tuple[int, int]) -> None:
         info = parse(file)
         assert refused(info, True) is None and (info.width, info.height) == size
         assert info.components == len(planes)
-        found = planes_by_ffmpeg(file)
-        for plane, expected in zip(found, planes, strict=True):
+        decoded = planes_by_ffmpeg(file)
+        for plane, expected in zip(decoded, planes, strict=True):
             assert plane.shape == expected.shape
             assert psnr(plane, expected) > 36
         assert psnr(luma(file), planes[0]) > 36
@@ -124,13 +124,13 @@ def test_other_formats_are_errors(form: int) -> None:
 
 
 def segments(file: bytes) -> list[tuple[int, bytes]]:
-    found, position = [], 2
+    contents, position = [], 2
     while True:
         marker, length = file[position + 1], int.from_bytes(file[position + 2 : position + 4], "big")
-        found.append((marker, file[position + 4 : position + 2 + length]))
+        contents.append((marker, file[position + 4 : position + 2 + length]))
         position += 2 + length
         if marker == 0xDA:
-            return found
+            return contents
 
 
 def quantisation(file: bytes) -> dict[int, list[int]]:
@@ -139,8 +139,8 @@ def quantisation(file: bytes) -> dict[int, list[int]]:
         if marker == 0xDB:
             for start in range(0, len(data), 65):
                 row = [0] * 64
-                for value, place in zip(data[start + 1 : start + 65], ZIGZAG, strict=True):
-                    row[place] = value
+                for value, coefficient in zip(data[start + 1 : start + 65], ZIGZAG, strict=True):
+                    row[coefficient] = value
                 tables[data[start]] = row
     return tables
 
@@ -250,15 +250,15 @@ def test_padded_tables_of_the_interface_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("change", "reason"),
     [({"y_qt": [1] * 63}, "63 values"), ({"cr_qt": [0] * 64}, "from 0"), ({"cb_qt": [256] * 64}, "256"), ({"dc_bits": None}, "belong together"),
      ({"ac_values": None}, "belong together"), ({"dc_bits": [[1] * 15] * 3}, "numbers of codes"), ({"dc_bits": [[-1] + [1] * 15] * 3}, "numbers of codes"),
      ({"dc_bits": [[2] + [0] * 15] * 3}, "not so many"), ({"dc_values": [[0] * 12] * 3}, "12 codes"), ({"dc_values": [[*range(11), 12]] * 3}, "12 codes"),
      ({"dc_values": [[1, 2]] * 3}, "12 codes"), ({"ac_bits": [[0] * 16] * 3}, "0 codes"), ({"ac_bits": []}, "0 rows"), ({"dc_bits": [[0, 1] + [0] * 14] * 3}, "no code")],
 )  # fmt: skip
-def test_wrong_tables_say_what_is_wrong(change: dict[str, Any], word: str) -> None:
+def test_wrong_tables_say_what_is_wrong(change: dict[str, Any], reason: str) -> None:
     source, _ = pixels(NV12, 40, 40)
-    with pytest.raises(NpuError, match=word) as caught:
+    with pytest.raises(NpuError, match=reason) as caught:
         encode(source, 80, JpegTables(**(flat_tables() | change)))
     assert caught.value.code == codes.INVALID_PARAM
 
@@ -279,7 +279,7 @@ def test_comment() -> None:
 def hard_pictures(form: int, width: int, height: int) -> list[Pixels]:
     rng = np.random.default_rng(width * 1000 + height)
     spec = pixel_format(form)
-    found = []
+    pictures = []
     for make in (
         lambda shape: rng.integers(0, 256, shape, np.uint8),
         lambda shape: rng.integers(0, 2, shape, np.uint8) * np.uint8(255),
@@ -287,8 +287,8 @@ def hard_pictures(form: int, width: int, height: int) -> list[Pixels]:
         lambda shape: (np.indices(shape)[0] // 8 % 2 * 255).astype(np.uint8),
     ):
         planes = [make(plane.shape) for plane in Pixels.empty(spec, width, height).planes]
-        found.append(Pixels(spec, planes, width, height))
-    return found
+        pictures.append(Pixels(spec, planes, width, height))
+    return pictures
 
 
 @pytest.mark.parametrize("form", FORMS)

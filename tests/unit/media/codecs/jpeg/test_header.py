@@ -90,14 +90,14 @@ def test_damaged_exif_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "word"),
+    ("marker", "reason"),
     [(0xC2, "progressive"), (0xC3, "lossless"), (0xC5, "hierarchical"), (0xC6, "hierarchical"), (0xC7, "hierarchical"), (0xC9, "arithmetic"),
      (0xCA, "arithmetic"), (0xCB, "lossless"), (0xCD, "hierarchical"), (0xCE, "hierarchical"), (0xCF, "hierarchical")],
 )  # fmt: skip
-def test_coding_processes_that_are_refused(marker: int, word: str) -> None:
+def test_coding_processes_that_are_refused(marker: int, reason: str) -> None:
     info = parse(as_frame(jpeg(32, 32), marker))
     for strict in (False, True):
-        assert word in (refused(info, strict) or "")
+        assert reason in (refused(info, strict) or "")
 
 
 def test_progressive_by_pillow_is_refused() -> None:
@@ -183,14 +183,14 @@ def test_rgb_components_are_told_from_ycc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "word"),
+    ("data", "reason"),
     [(b"", "begin"), (b"\xff", "begin"), (b"\xff\xd8", "begin"), (b"\xff\xd8\xff", "no further marker"), (b"\xff\xd8\xff\xd9", "before any picture"),
      (b"\xff\xd8\xff\xd8\xff", "before any picture"), (b"\xff\xd8\xff\xe0", "length 0"), (b"\xff\xd8\xff\xe0\x00", "length"), (b"\xff\xd8\xff\xe0\x00\x01", "length 1"),
      (b"\xff\xd8\xff\xe0\xff\xff", "length 65535"), (b"\xff\xd8\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00", "before its frame"), (b"\xff\xd8\xff\xc0\x00\x02", "frame header"),
      (b"\x89PNG\r\n\x1a\n", "begin"), (b"RIFF", "begin")],
 )  # fmt: skip
-def test_broken_headers(data: bytes, word: str) -> None:
-    assert word in broken(data)
+def test_broken_headers(data: bytes, reason: str) -> None:
+    assert reason in broken(data)
 
 
 def test_broken_frames() -> None:

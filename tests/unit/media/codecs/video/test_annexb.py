@@ -60,9 +60,9 @@ def test_parameter_sets_at_the_end_are_a_packet_of_their_own():
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 @pytest.mark.parametrize("size", [(320, 240), (322, 182), (1920, 1080), (66, 130)])
 def test_size_with_cropping(codec, size):
-    found = sps_of(encode(codec, 1, *size)[0], codec)
-    assert found is not None
-    assert (*found[:5],) == (*size, 8, False, 1)
+    parameters = sps_of(encode(codec, 1, *size)[0], codec)
+    assert parameters is not None
+    assert (*parameters[:5],) == (*size, 8, False, 1)
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_size_with_cropping(codec, size):
     ],
 )
 def test_other_chroma_and_depth(codec, form, depth, chroma):
-    found = sps_of(encode(codec, 1, 98, 70, form=form)[0], codec)
-    assert (found.width, found.height, found.bit_depth, found.chroma) == (98, 70, depth, chroma)
+    parameters = sps_of(encode(codec, 1, 98, 70, form=form)[0], codec)
+    assert (parameters.width, parameters.height, parameters.bit_depth, parameters.chroma) == (98, 70, depth, chroma)
 
 
 def test_interlaced_and_the_reordering_behind_a_long_vui():
     params = "interlaced=1:bframes=3:b-pyramid=strict:nal-hrd=cbr:vbv-maxrate=500:vbv-bufsize=500:bitrate=500:sar=7/5:videoformat=pal:fullrange=on:colorprim=bt709:transfer=bt709:colormatrix=bt709:overscan=show"
-    found = sps_of(encode("h264", 8, 320, 240, params)[0], "h264")
-    assert (found.width, found.height, found.interlaced, found.reorder) == (320, 240, True, 2)
+    parameters = sps_of(encode("h264", 8, 320, 240, params)[0], "h264")
+    assert (parameters.width, parameters.height, parameters.interlaced, parameters.reorder) == (320, 240, True, 2)
     assert sps_of(encode("h264", 8, 320, 240, "bframes=0")[0], "h264").reorder == 0
     assert sps_of(encode("hevc", 8, 320, 240, "bframes=4:b-pyramid=1")[0], "hevc").reorder == 2
 
@@ -107,8 +107,8 @@ def test_damaged_parameter_sets_are_an_npu_error_or_a_size(codec):
         damaged.append(bytes(other))
     for data in [*damaged, unit[:2] + bytes(5000), unit[:2] + b"\xff" * 5000]:
         try:
-            found = parse(data, codec)
-            assert 0 < found.width <= 1 << 15 and 0 < found.height <= 1 << 15
+            parameters = parse(data, codec)
+            assert 0 < parameters.width <= 1 << 15 and 0 < parameters.height <= 1 << 15
         except NpuError:
             refused += 1
     assert refused > 20

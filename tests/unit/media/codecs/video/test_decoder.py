@@ -22,7 +22,7 @@ def run(codec, packets, **options):
     return [*answers, decoder.flush()]
 
 
-def words(answers):
+def kinds(answers):
     """(token, I P B, - for no picture, or ! for an error) for each answer."""
     return [
         (answer.token, "-" if answer.no_picture else "!" if answer.error else "IPB"[answer.frame_type])
@@ -63,7 +63,7 @@ def test_pictures_are_those_of_ffmpeg(codec, params, form, size, immediate):
         assert [answer.token for answer in answers] == list(range(20))
         assert sorted(array.tobytes() for array in got) == sorted(array.tobytes() for array in wanted)
     else:
-        assert all(np.array_equal(one, other) for one, other in zip(got, wanted, strict=True))
+        assert all(np.array_equal(plane, other) for plane, other in zip(got, wanted, strict=True))
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
@@ -71,19 +71,19 @@ def test_pictures_are_those_of_ffmpeg(codec, params, form, size, immediate):
 def test_without_b_pictures_each_comes_at_once(codec, immediate):
     packets = encode(codec, 8, params="bframes=0:keyint=4:min-keyint=4:open-gop=0")
     answers = run(codec, packets, immediate=immediate)
-    assert [words(one) for one in answers] == [[(n, "PI"[n % 4 == 0])] for n in range(8)] + [[]]
+    assert [kinds(answer) for answer in answers] == [[(n, "PI"[n % 4 == 0])] for n in range(8)] + [[]]
 
 
 def test_hevc_with_b_pictures_comes_at_once_when_asked():
     answers = run("hevc", encode("hevc", 9, params="bframes=3:b-adapt=0:keyint=30"), immediate=True)
-    assert [len(one) for one in answers] == [1] * 9 + [0]
-    assert {"I", "P", "B"} == {word for _, word in words(flat(answers))}
+    assert [len(answer) for answer in answers] == [1] * 9 + [0]
+    assert {"I", "P", "B"} == {kind for _, kind in kinds(flat(answers))}
 
 
 def test_order_is_that_of_display():
     tokens = [
         token
-        for token, _ in words(flat(run("h264", encode("h264", 9, params="bframes=3:b-adapt=0:b-pyramid=none:ref=1"))))
+        for token, _ in kinds(flat(run("h264", encode("h264", 9, params="bframes=3:b-adapt=0:b-pyramid=none:ref=1"))))
     ]
     assert tokens == [0, 2, 3, 4, 1, 6, 7, 8, 5]
 
@@ -92,7 +92,7 @@ def test_order_is_that_of_display():
 def test_one_packet_ten_times_gives_ten_pictures(codec):
     (packet,) = encode(codec, 1, 640, 480)
     answers = flat(run(codec, [packet] * 10))
-    assert words(answers) == [(n, "I") for n in range(10)]
+    assert kinds(answers) == [(n, "I") for n in range(10)]
     (wanted,) = plain(codec, [packet])
     assert all(np.array_equal(stacked(answer.pixels), wanted) for answer in answers)
 
@@ -129,13 +129,13 @@ def test_parameter_sets_in_packets_of_their_own(codec):
     packets = encode(codec, 6, params="bframes=0:keyint=3:min-keyint=3")
     split = []
     for packet in packets:
-        found = annexb.units(packet, codec)
-        split += [packet[at : at + size] for kind, at, size in found if not annexb.is_slice(kind, codec)]
-        split.append(b"".join(packet[at : at + size] for kind, at, size in found if annexb.is_slice(kind, codec)))
+        nal_units = annexb.units(packet, codec)
+        split += [packet[at : at + size] for kind, at, size in nal_units if not annexb.is_slice(kind, codec)]
+        split.append(b"".join(packet[at : at + size] for kind, at, size in nal_units if annexb.is_slice(kind, codec)))
     answers = run(codec, split)
-    assert all(len(one) == 1 for one in answers[:-1]), "each answer comes at once"
+    assert all(len(answer) == 1 for answer in answers[:-1]), "each answer comes at once"
     pictures = [answer for answer in flat(answers) if not answer.no_picture]
-    assert [word for _, word in words(pictures)] == list("IPPIPP")
+    assert [kind for _, kind in kinds(pictures)] == list("IPPIPP")
     for answer, wanted in zip(pictures, plain(codec, packets), strict=True):
         assert np.array_equal(stacked(answer.pixels), wanted)
 
@@ -144,7 +144,7 @@ def test_parameter_sets_in_packets_of_their_own(codec):
 def test_several_access_units_in_a_packet_give_the_first_picture(codec):
     packets = encode(codec, 6, params="bframes=0")
     answers = flat(run(codec, [packets[0] + packets[1], packets[2], packets[3] + packets[4], packets[5]]))
-    assert words(answers) == [(0, "I"), (1, "P"), (2, "P"), (3, "P")]
+    assert kinds(answers) == [(0, "I"), (1, "P"), (2, "P"), (3, "P")]
     wanted = plain(codec, packets)
     for answer, index in zip(answers, (0, 2, 3, 5), strict=True):
         assert np.array_equal(stacked(answer.pixels), wanted[index])
@@ -155,15 +155,15 @@ def test_a_packet_that_begins_within_a_picture_is_an_error(codec):
     packets = encode(codec, 2, 640, 480, params="bframes=0:slices=2")
     cut = annexb.units(packets[0], codec)[-1][1]
     answers = run(codec, [packets[0][:cut], packets[0][cut:], packets[1]])
-    assert [word for _, word in words(answers[1])] == ["!"]
+    assert [kind for _, kind in kinds(answers[1])] == ["!"]
     assert "whole access unit" in answers[1][0].error
     assert len(flat(answers)) == 3
 
 
 def test_fields_come_as_one_picture_with_the_first_and_none_with_the_second():
     answers = run("h264", fields([10, 20, 30, 40, 50, 60]))
-    assert [len(one) for one in answers] == [0, 2, 0, 2, 0, 2, 0]
-    assert words(flat(answers)) == [(0, "I"), (1, "-"), (2, "I"), (3, "-"), (4, "I"), (5, "-")]
+    assert [len(answer) for answer in answers] == [0, 2, 0, 2, 0, 2, 0]
+    assert kinds(flat(answers)) == [(0, "I"), (1, "-"), (2, "I"), (3, "-"), (4, "I"), (5, "-")]
     pictures = {answer.token: answer.pixels for answer in flat(answers) if answer.pixels}
     for token, values in ((0, (10, 20)), (2, (30, 40)), (4, (50, 60))):
         for plane in pictures[token].planes:
@@ -171,9 +171,9 @@ def test_fields_come_as_one_picture_with_the_first_and_none_with_the_second():
 
 
 def test_both_fields_in_one_packet_are_one_picture():
-    one = fields([10, 20, 30, 40])
-    answers = flat(run("h264", [one[0] + one[1], one[2] + one[3]]))
-    assert words(answers) == [(0, "I"), (1, "I")]
+    packets = fields([10, 20, 30, 40])
+    answers = flat(run("h264", [packets[0] + packets[1], packets[2] + packets[3]]))
+    assert kinds(answers) == [(0, "I"), (1, "I")]
     assert answers[1].pixels.planes[0][:2, 0].tolist() == [30, 40]
 
 
@@ -204,14 +204,14 @@ def test_the_wrong_codec_is_an_error_and_the_right_one_then_decodes(codec, other
     assert all(answer.pixels is None for answer in wrong) and wrong[0].error
     right = encode(codec, 4, params="bframes=0")
     good = flat([decoder.send(packet, n) for n, packet in enumerate(right)]) + decoder.flush()
-    assert words(good) == [(0, "I"), (1, "P"), (2, "P"), (3, "P")]
+    assert kinds(good) == [(0, "I"), (1, "P"), (2, "P"), (3, "P")]
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_a_start_without_the_key_picture_is_errors_until_the_next(codec):
     packets = encode(codec, 8, params="bframes=0:keyint=4:min-keyint=4:open-gop=0")
     answers = run(codec, packets[2:])
-    assert [words(one) for one in answers] == [
+    assert [kinds(answer) for answer in answers] == [
         [(0, "!")],
         [(1, "!")],
         [(2, "I")],
@@ -227,7 +227,7 @@ def test_leading_pictures_of_an_open_gop_are_no_pictures():
     packets = encode("hevc", 16, params="bframes=3:b-adapt=0:keyint=8:min-keyint=8:open-gop=1")
     start = next(n for n, packet in enumerate(packets) if n and sps_of(packet, "hevc"))
     answers = run("hevc", packets[start:])
-    assert [word for _, word in words(answers[1])] == ["-"]
+    assert [kind for _, kind in kinds(answers[1])] == ["-"]
     assert not any(answer.error for answer in flat(answers))
     assert len(flat(answers)) == len(packets) - start
 
@@ -249,13 +249,13 @@ def test_half_a_packet_is_an_error_and_the_next_key_picture_decodes(codec, which
 def test_hevc_pictures_with_a_missing_reference_are_errors():
     packets = encode("hevc", 10, params="bframes=0:keyint=5:min-keyint=5:open-gop=0:ref=1")
     answers = flat(run("hevc", packets[:2] + packets[3:]))
-    assert words(answers)[:5] == [(0, "I"), (1, "P"), (2, "!"), (3, "!"), (4, "I")]
+    assert kinds(answers)[:5] == [(0, "I"), (1, "P"), (2, "!"), (3, "!"), (4, "I")]
 
 
 def test_h264_picture_after_a_missing_one_is_an_error():
     packets = encode("h264", 40, params="bframes=0:keyint=40")
     answers = flat(run("h264", packets[:2] + packets[3:20] + packets[22:]))
-    assert [token for token, word in words(answers) if word == "!"] == [2, 19]
+    assert [token for token, kind in kinds(answers) if kind == "!"] == [2, 19]
     assert "did not come" in answers[2].error
 
 

@@ -50,7 +50,7 @@ def run(codec, settings, count=20, size=(320, 240), form=NV12, force=(), stride=
 
 
 def joined(encoded):
-    return b"".join(one.data for one in encoded)
+    return b"".join(coded.data for coded in encoded)
 
 
 def psnr(codec, encoded, size):
@@ -79,8 +79,8 @@ def test_a_stream_is_what_was_asked_for(codec, profile, name):
     assert stream["r_frame_rate"] == "25/1"
     assert [key for _, key in frames] == [index % 6 == 0 for index in range(20)]
     assert [kind for kind, _ in frames] == ["I" if index % 6 == 0 else "P" for index in range(20)]
-    assert [one.key for one in encoded] == [key for _, key in frames]
-    assert [one.token for one in encoded] == list(range(20))
+    assert [coded.key for coded in encoded] == [key for _, key in frames]
+    assert [coded.token for coded in encoded] == list(range(20))
     assert psnr(codec, encoded, (320, 240)) > 30
 
 
@@ -90,10 +90,10 @@ def test_each_picture_comes_at_once_and_is_taken_during_the_call(codec):
     encoded = []
     for index, frame in enumerate(moving(6, 320, 240)):
         pixels = picture(frame)
-        (one,) = encoder.send(pixels, index)
+        (coded,) = encoder.send(pixels, index)
         pixels.planes[0][...] = 0
         pixels.planes[1][...] = 0
-        encoded.append(one)
+        encoded.append(coded)
     assert encoder.flush() == []
     assert psnr(codec, encoded, (320, 240)) > 30
 
@@ -101,10 +101,10 @@ def test_each_picture_comes_at_once_and_is_taken_during_the_call(codec):
 @pytest.mark.parametrize(("codec", "heads"), [("h264", [7, 8, 5]), ("hevc", [32, 33, 34, 19])])
 def test_units_name_the_parameter_sets_and_cover_the_data(codec, heads):
     encoded = run(codec, EncoderSettings(gop=4), 9)
-    for index, one in enumerate(encoded):
-        assert [kind for kind, _, _ in one.units] == (heads if index % 4 == 0 else [1])
-        assert b"".join(one.data[at : at + size] for _, at, size in one.units) == one.data
-    assert annexb.access_units(joined(encoded), codec) == [one.data for one in encoded]
+    for index, coded in enumerate(encoded):
+        assert [kind for kind, _, _ in coded.units] == (heads if index % 4 == 0 else [1])
+        assert b"".join(coded.data[at : at + size] for _, at, size in coded.units) == coded.data
+    assert annexb.access_units(joined(encoded), codec) == [coded.data for coded in encoded]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -127,7 +127,7 @@ def test_layouts_of_the_input(codec, form, stride):
 def test_bit_rate_of_noise_is_near_the_target(codec, mode):
     settings = EncoderSettings(gop=30, rate_control=mode, bit_rate_kbps=800, frame_rate=25)
     encoder = VideoEncoder(codec, 176, 144, settings)
-    size = sum(len(one.data) for pixels in noise(75, 176, 144) for one in encoder.send(pixels, None))
+    size = sum(len(coded.data) for pixels in noise(75, 176, 144) for coded in encoder.send(pixels, None))
     assert 400 < size * 8 / 3 / 1000 < 1600
 
 
@@ -137,7 +137,7 @@ def test_variable_rate_stays_low_for_still_pictures(codec):
     sizes = {}
     for mode in ("cbr", "vbr"):
         encoder = VideoEncoder(codec, 320, 240, EncoderSettings(rate_control=mode, bit_rate_kbps=20000))
-        sizes[mode] = sum(len(one.data) for _ in range(20) for one in encoder.send(picture(still), None))
+        sizes[mode] = sum(len(coded.data) for _ in range(20) for coded in encoder.send(picture(still), None))
     assert sizes["vbr"] < sizes["cbr"]
 
 
@@ -145,7 +145,7 @@ def test_variable_rate_stays_low_for_still_pictures(codec):
 def test_fixed_qp_is_separate_for_i_and_p(codec):
     def sizes(i, p):
         encoded = run(codec, EncoderSettings(rate_control="fixqp", qp=(i, p, 0)), 4)
-        return len(encoded[0].data), sum(len(one.data) for one in encoded[1:])
+        return len(encoded[0].data), sum(len(coded.data) for coded in encoded[1:])
 
     fine, coarse, both = sizes(20, 40), sizes(40, 40), sizes(20, 20)
     assert fine[0] > 1.3 * coarse[0] and abs(fine[0] - both[0]) < 0.02 * both[0]
@@ -173,7 +173,7 @@ def test_colours_and_aspect_are_written(codec):
 @pytest.mark.parametrize(("codec", "rows", "slices"), [("h264", 5, 3), ("hevc", 4, 2), ("h264", 1, 15)])
 def test_slices_by_rows(codec, rows, slices):
     encoded = run(codec, EncoderSettings(slice_rows=rows), 3)
-    assert [sum(annexb.is_slice(unit[0], codec) for unit in one.units) for one in encoded] == [slices] * 3
+    assert [sum(annexb.is_slice(unit[0], codec) for unit in coded.units) for coded in encoded] == [slices] * 3
     assert psnr(codec, encoded, (320, 240)) > 30
 
 
@@ -231,7 +231,7 @@ def test_pictures_of_another_size_or_format_are_refused_and_the_stream_goes_on()
         with pytest.raises(NpuError):
             encoder.send(wrong, "x")
     encoded += encoder.send(picture(frames[1]), 1) + encoder.send(picture(frames[2]), 2)
-    assert [(one.token, one.key) for one in encoded] == [(0, True), (1, False), (2, False)]
+    assert [(coded.token, coded.key) for coded in encoded] == [(0, True), (1, False), (2, False)]
     assert psnr("h264", encoded, (320, 240)) > 30
 
 

@@ -126,7 +126,7 @@ def test_rows_of_chips():
     first, today = lacks("Ascend910A"), lacks("Ascend910B3")
 
     def runs(rows, name, *dtypes):
-        return not any(one.applies(name, dtypes) for one in rows)
+        return not any(row.applies(name, dtypes) for row in rows)
 
     assert not runs(first, "aten::trunc", "float32") and runs(today, "aten::trunc", "float32")
     assert not runs(first, "aten::trunc_", "float32") and not runs(first, "aten::trunc.out", "float32")

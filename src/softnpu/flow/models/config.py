@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from softnpu.flow import codes, jsonfile
 from softnpu.flow.errors import DfException
 from softnpu.flow.jsonfile import Item, show
-from softnpu.flow.planning.model_inputs import Input
+from softnpu.flow.models.inputs import Input
 from softnpu.flow.values import dtypes
 
 # The numbers of DataFlow's types are those of aclDataType.
-DTYPES = {str(one): int(one.dtype) for one in dtypes.ALL if one is not dtypes.DT_STRING}
+DTYPES = {str(kind): int(kind.dtype) for kind in dtypes.ALL if kind is not dtypes.DT_STRING}
 _KEYS = ("build_options", "inputs_tensor_desc")
 _MOST_INPUTS = 4096
 _FORMATS = ("ND", "NCHW", "NHWC")
@@ -37,8 +37,8 @@ class ModelConfig:
     @property
     def layout(self) -> str:
         """NCHW or NHWC where the descriptions agree on one, else nothing."""
-        found = {one.format for one in self.inputs} - {"ND"}
-        return found.pop() if len(found) == 1 else ""
+        formats = {described.format for described in self.inputs} - {"ND"}
+        return formats.pop() if len(formats) == 1 else ""
 
 
 def read_config(path: str) -> ModelConfig:
@@ -52,21 +52,21 @@ def read_config(path: str) -> ModelConfig:
         if not isinstance(value, str):
             item.fail(f"build_options.{key}", f"is {show(value)}; write a text")
     return ModelConfig(
-        dict(options), tuple(_described(one) for one in item.objects("inputs_tensor_desc", _MOST_INPUTS))
+        dict(options), tuple(_described(each) for each in item.objects("inputs_tensor_desc", _MOST_INPUTS))
     )
 
 
 def _described(item: Item) -> Described:
-    word = item.get("data_type", str, "DT_FLOAT")
-    if word not in DTYPES:
-        item.fail("data_type", f"is {show(word)}; use one of {', '.join(DTYPES)}")
+    type_name = item.get("data_type", str, "DT_FLOAT")
+    if type_name not in DTYPES:
+        item.fail("data_type", f"is {show(type_name)}; use one of {', '.join(DTYPES)}")
     shape = item.numbers("shape") if item.has("shape") else None
     if shape is not None and any(dim < -1 for dim in shape):
         item.fail("shape", f"is {show(shape)}; write sizes, -1 for any")
     form = item.get("format", str, "ND")
     if form not in _FORMATS:
         item.fail("format", f"is {show(form)}; use one of {', '.join(_FORMATS)}")
-    return Described(DTYPES[word], None if shape is None else tuple(shape), form)
+    return Described(DTYPES[type_name], None if shape is None else tuple(shape), form)
 
 
 def input_shape_text(config: ModelConfig, inputs: Sequence[Input]) -> str:
@@ -75,21 +75,21 @@ def input_shape_text(config: ModelConfig, inputs: Sequence[Input]) -> str:
     told = config.build_options.get("ge.inputShape", "").strip().rstrip(";")
     if ":" in told:
         return told
-    texts = [one.strip() for one in told.split(";")] if told else []
+    texts = [text.strip() for text in told.split(";")] if told else []
     if len(texts) > len(inputs):
         raise DfException(
             f"ge.inputShape is {told!r} with {len(texts)} shapes, the model has {len(inputs)} inputs.",
             codes.SHAPE_INVALID,
         )
     parts = []
-    for index, one in enumerate(inputs):
+    for index, model_input in enumerate(inputs):
         shape = config.inputs[index].shape if index < len(config.inputs) else None
         if index < len(texts):
-            parts.append(f"{one.name}:{texts[index]}")
+            parts.append(f"{model_input.name}:{texts[index]}")
         elif shape is not None:
-            parts.append(f"{one.name}:{_text(shape)}")
-        elif one.shape is not None and any(dim < 0 for dim in one.shape):
-            parts.append(f"{one.name}:{_text(one.shape)}")
+            parts.append(f"{model_input.name}:{_text(shape)}")
+        elif model_input.shape is not None and any(dim < 0 for dim in model_input.shape):
+            parts.append(f"{model_input.name}:{_text(model_input.shape)}")
     return ";".join(parts)
 
 

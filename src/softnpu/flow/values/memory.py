@@ -277,8 +277,3 @@ def as_bytes(chunk: Any) -> Bytes:
     if isinstance(chunk, np.ndarray):
         return chunk.reshape(-1).view(np.uint8)
     return np.frombuffer(chunk, np.uint8)
-
-
-def nbytes_of(chunk: Any) -> int:
-    """The length of a chunk."""
-    return chunk.nbytes if isinstance(chunk, np.ndarray) else memoryview(chunk).nbytes

@@ -99,18 +99,18 @@ def check_indexes(name: str, functions: Iterable[Function]) -> None:
 
 def udf_functions(cls: type) -> tuple[Function, ...]:
     """The functions that a class marked with `proc_wrapper`."""
-    found = []
+    functions = []
     for name in dir(cls):
         ports = getattr(getattr(cls, name, None), PORTS, None)
         if ports is not None:
-            found.append(Function(name, *ports))
-    if not found:
+            functions.append(Function(name, *ports))
+    if not functions:
         raise DfException(
             f'{cls.__name__} has no function for messages: decorate a method with flow_func.proc_wrapper("i0,o0").',
             codes.FUNC_FAILED,
         )
-    check_indexes(cls.__name__, found)
-    return tuple(found)
+    check_indexes(cls.__name__, functions)
+    return tuple(functions)
 
 
 def of_class(cls: type) -> Work:

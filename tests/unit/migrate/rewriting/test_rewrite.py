@@ -215,9 +215,9 @@ def test_what_has_no_counterpart_is_reported_with_a_tip():
         ),
         Options(),
     )
-    found = {(one.start_line, one.name): one.row.tip for one in done.findings}
-    assert set(found) == {(2, "torch.cuda.nvtx.range_push"), (3, "cupy"), (4, "torch.nn.DataParallel")}
-    assert all(found.values())
+    tips = {(finding.start_line, finding.name): finding.row.tip for finding in done.findings}
+    assert set(tips) == {(2, "torch.cuda.nvtx.range_push"), (3, "cupy"), (4, "torch.nn.DataParallel")}
+    assert all(tips.values())
 
 
 @pytest.mark.parametrize("text", ["print 'x'.cuda\n", "def f(:\n  cuda\n", "x = '''cuda\n"])
@@ -261,7 +261,7 @@ def test_findings_in_syntax_that_this_python_may_not_know(newer):
     )
     done = convert(Source(text, "utf-8", False), Options())
     first = text[: text.index("torch.nn.DataParallel(m)")].count("\n") + 1
-    assert [(one.start_line - first, one.end_line - first, one.name) for one in done.findings] == [
+    assert [(finding.start_line - first, finding.end_line - first, finding.name) for finding in done.findings] == [
         (0, 0, "torch.nn.DataParallel"),
         (1, 1, "torch.nn.DataParallel"),
         (3, 3, "torch.nn.DataParallel"),
@@ -274,4 +274,4 @@ def test_findings_in_syntax_that_this_python_may_not_know(newer):
 def test_a_file_that_knew_npu_before_is_to_be_looked_at():
     text = "import torch\nif d == 'cuda':\n    pass\nelif d == 'npu':\n    pass\n"
     done = convert(Source(text, "utf-8", False), Options())
-    assert any("knew npu before" in one for one in done.warnings)
+    assert any("knew npu before" in warning for warning in done.warnings)

@@ -74,11 +74,11 @@ class Layout:
 
     def peers(self, process: int) -> set[int]:
         """Processes that this one writes to: with messages, with credits, and the application with notices."""
-        found = {APPLICATION}
+        processes = {APPLICATION}
         for channel in self.channels:
             if process in (channel.source, channel.target):
-                found |= {channel.source, channel.target}
-        return found - {process}
+                processes |= {channel.source, channel.target}
+        return processes - {process}
 
 
 def arrange(plan: Plan, one_process: bool = False) -> Layout:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from softnpu.flow.message import Message
-from softnpu.flow.planning.layout import APPLICATION
+from softnpu.flow.transport.layout import APPLICATION
 from softnpu.flow.values import codec
 
 ON, MORE, OFF = "on", "more", "off"
@@ -36,7 +36,7 @@ class Tapping:
 
     def off(self, number: int) -> None:
         """End with it; after the last one the worker is as before."""
-        self._taps = {place: tap for place, tap in self._taps.items() if tap.number != number}
+        self._taps = {output: tap for output, tap in self._taps.items() if tap.number != number}
         if not self._taps and "emit" in self._worker.__dict__:
             del self._worker.emit
 

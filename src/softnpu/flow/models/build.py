@@ -25,10 +25,10 @@ from softnpu.compiler.options.checks import check
 from softnpu.compiler.options.rows import Options
 from softnpu.flow import codes, log
 from softnpu.flow.errors import DfException
+from softnpu.flow.models.config import ModelConfig, input_shape_text, read_config
+from softnpu.flow.models.inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
+from softnpu.flow.models.source import ModelSource as ModelSource
 from softnpu.flow.plan import BodySpec
-from softnpu.flow.planning.model_config import ModelConfig, input_shape_text, read_config
-from softnpu.flow.planning.model_inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
-from softnpu.flow.planning.model_source import ModelSource as ModelSource
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 
@@ -51,7 +51,7 @@ _HANDLED = frozenset({"ge.inputShape", "ge.outputMaxSize"})  # the first by us; 
 def build_all(sources: Sequence[ModelSource], parallel: bool = False) -> list[BodySpec]:
     """The bodies of many models; `parallel` is the graph's `graphpp_builder_async`."""
     if not parallel or len(sources) < 2:
-        return [build(one) for one in sources]
+        return [build(source) for source in sources]
     with ThreadPoolExecutor(min(len(sources), 8), "softnpu-model-build") as pool:
         return list(pool.map(build, sources))
 
@@ -132,10 +132,10 @@ def _cached(source: ModelSource, config: ModelConfig, path: Path) -> BodySpec:
 
 def _noted(index: Path) -> str:
     try:
-        found = json.loads(index.read_text(encoding="utf-8"))
+        noted = json.loads(index.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    return str(found.get("digest", "")) if isinstance(found, dict) else ""
+    return str(noted.get("digest", "")) if isinstance(noted, dict) else ""
 
 
 def _digest(source: ModelSource, path: Path) -> str:
@@ -146,11 +146,11 @@ def _digest(source: ModelSource, path: Path) -> str:
     if source.config_path:
         parts.append(Path(source.config_path).read_bytes())
     if b"location" in model:  # weights may lie beside an ONNX file
-        beside = [one for one in path.parent.iterdir() if one.is_file()]
-        parts.append(sorted((one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in beside))
-    found = hashlib.sha256(model)
-    found.update(repr(parts).encode())
-    return found.hexdigest()
+        beside = [file for file in path.parent.iterdir() if file.is_file()]
+        parts.append(sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in beside))
+    digest = hashlib.sha256(model)
+    digest.update(repr(parts).encode())
+    return digest.hexdigest()
 
 
 # ---- compiling ------------------------------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def _digest(source: ModelSource, path: Path) -> str:
 def _names(source: ModelSource, config: ModelConfig, path: Path) -> list[str]:
     """The model's inputs in the order in which the program gives them, empty where that is the model's own."""
     told = source.load_params.get("input_data_names", "")
-    names = [one.strip() for one in told.split(",") if one.strip()]
+    names = [name.strip() for name in told.split(",") if name.strip()]
     if names:
-        known = {one.name for one in inputs_of(source.framework, path)}
-        unknown = [one for one in names if one not in known]
+        known = {each.name for each in inputs_of(source.framework, path)}
+        unknown = [name for name in names if name not in known]
         if unknown or len(set(names)) != len(names) or len(names) != len(known):
             raise _refused(
                 source, f"input_data_names is {told!r}, the inputs of the model are {', '.join(sorted(known))}"
@@ -171,7 +171,7 @@ def _names(source: ModelSource, config: ModelConfig, path: Path) -> list[str]:
 
 
 def _ordered(inputs: list[Input], names: list[str]) -> list[Input]:
-    by_name = {one.name: one for one in inputs}
+    by_name = {each.name: each for each in inputs}
     return [by_name[name] for name in names] if names else inputs
 
 
@@ -183,19 +183,19 @@ def _compiled(source: ModelSource, config: ModelConfig, path: Path, target: Path
         raise _refused(
             source,
             f"inputs_tensor_desc of {source.config_path!r} describes {len(config.inputs)} inputs, "
-            f"the model has {len(inputs)}: {', '.join(one.name for one in inputs)}",
+            f"the model has {len(inputs)}: {', '.join(each.name for each in inputs)}",
         )
     folder = Path(tempfile.mkdtemp(prefix="softnpu-flow-"))
     keep = False
     try:
-        types = {one.name: told.dtype for one, told in zip(inputs, config.inputs, strict=False)}
+        types = {each.name: told.dtype for each, told in zip(inputs, config.inputs, strict=False)}
         model = retyped(source.framework, path, types, folder)
-        made = target or folder / f"{re.sub('[^A-Za-z0-9_-]', '_', source.name or path.stem)}.om"
-        options = _options(source, config, model, made, inputs)
+        om = target or folder / f"{re.sub('[^A-Za-z0-9_-]', '_', source.name or path.stem)}.om"
+        options = _options(source, config, model, om, inputs)
         for warning in compiler.build(options).warnings:
             log.warning("model %s: %s", source.path, warning)
-        keep = target is None and (made.stat().st_size > _EMBEDDED_BYTES or bool(options.external_weight))
-        return _spec(source, made, keep=keep or target is not None, names=names)
+        keep = target is None and (om.stat().st_size > _EMBEDDED_BYTES or bool(options.external_weight))
+        return _spec(source, om, keep=keep or target is not None, names=names)
     finally:
         if keep:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -205,7 +205,7 @@ def _compiled(source: ModelSource, config: ModelConfig, path: Path, target: Path
 
 def _options(source: ModelSource, config: ModelConfig, model: Path, target: Path, inputs: list[Input]) -> Any:
     """The compiler's options, checked as those of a command line."""
-    given: dict[str, str | int | bool] = {
+    values: dict[str, str | int | bool] = {
         "model": str(model),
         "framework": _ATC_FRAMEWORKS[source.framework],
         "output": str(target),
@@ -216,14 +216,14 @@ def _options(source: ModelSource, config: ModelConfig, model: Path, target: Path
     for key, value in {**inherited, **config.build_options}.items():
         if key in _BUILD_OPTIONS:
             name = _BUILD_OPTIONS[key]
-            given[name] = int(value) if name == "external_weight" and value.isdigit() else value
+            values[name] = int(value) if name == "external_weight" and value.isdigit() else value
         elif key not in _HANDLED:
             log.warning("the build option %s=%s of %s has no effect here", key, value, source.config_path)
     if (text := input_shape_text(config, inputs)) != "":
-        given["input_shape"] = text
+        values["input_shape"] = text
     if config.layout and not (config.layout == "NHWC" and source.framework == ONNX):  # ONNX itself has no such layout
-        given["input_format"] = config.layout
-    options = Options(given)
+        values["input_format"] = config.layout
+    options = Options(values)
     for warning in check(options):
         log.warning("model %s: %s", source.path, warning)
     return options
@@ -235,7 +235,7 @@ def _spec(source: ModelSource, om: Path, keep: bool, names: Sequence[str] = ()) 
         info = Om.open(om).info()
     except NpuError as problem:
         raise _translated(source, problem) from problem
-    fed = [one.name for one in info.inputs if one.name != SHAPE_INPUT]
+    fed = [tensor.name for tensor in info.inputs if tensor.name != SHAPE_INPUT]
     if source.input_num is not None and source.input_num != len(fed):
         raise _refused(source, f"the node has {source.input_num} inputs, the model {len(fed)}: {', '.join(fed)}")
     if source.output_num is not None and source.output_num > len(info.outputs):
@@ -243,7 +243,7 @@ def _spec(source: ModelSource, om: Path, keep: bool, names: Sequence[str] = ()) 
     order = [fed.index(name) for name in names] if names else list(range(len(fed)))
     data: dict[str, Any] = {
         "name": source.name or om.stem,
-        "inputs": [order[one] for one in source.inputs] if source.inputs else order,
+        "inputs": [order[index] for index in source.inputs] if source.inputs else order,
         "outputs": list(source.outputs) if source.outputs else list(range(source.output_num or len(info.outputs))),
     }
     if keep:

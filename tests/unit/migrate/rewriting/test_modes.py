@@ -95,7 +95,7 @@ def test_distributed():
         f"pin_memory=True, drop_last=True, sampler={sampler}(npu_dataset_1))\n" in text
     )
     assert "own = DataLoader(data, sampler=mine)\n" in text
-    assert any("line 9" in one for one in done.warnings)
+    assert any("line 9" in warning for warning in done.warnings)
     assert "        model = Small()\n    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):\n" in text
     assert "device_ids=[NPU_CALCULATE_DEVICE], broadcast_buffers=False)\n    optimizer" in text
     assert (
@@ -109,7 +109,7 @@ def test_distributed():
 
 def test_the_model_that_is_not_there_is_told():
     done = migrate("import torch\nnet = torch.nn.Linear(1, 1)\n", main=True, distributed=True)
-    assert any("'model'" in one for one in done.warnings)
+    assert any("'model'" in warning for warning in done.warnings)
     done = migrate("import torch\nnet = torch.nn.Linear(1, 1)\n", main=True, distributed=True, target_model="net")
     assert not done.warnings
     assert "    net = torch.nn.parallel.DistributedDataParallel(net, device_ids" in done.text

@@ -9,7 +9,8 @@ from typing import Any
 
 from softnpu.base.dtypes import to_onnx
 from softnpu.compiler.errors import AtcError
-from softnpu.compiler.frontends.onnx.reader import map_file, read
+from softnpu.compiler.frontends.files import map_file
+from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.compiler.frontends.tensorflow.links import PLACEHOLDERS
 from softnpu.compiler.frontends.tensorflow.proto import GRAPH, dtype_of, shape_of
 from softnpu.flow import codes
@@ -47,14 +48,14 @@ class Input:
 def inputs_of(framework: int, path: Path) -> list[Input]:
     """The inputs in the order of the file."""
     if framework == TENSORFLOW:
-        found = []
+        inputs = []
         for node in _placeholders(_tensorflow(path)):
             attrs = node.get("attr", {})
             shape = shape_of(attrs.get("shape", {}).get("shape", {"unknown_rank": True}))
-            found.append(Input(node["name"], dtype_of(attrs.get("dtype", {}).get("type", 0)), shape))
-        return found
+            inputs.append(Input(node["name"], dtype_of(attrs.get("dtype", {}).get("type", 0)), shape))
+        return inputs
     graph, _ = read(path)
-    return [Input(one.name, one.output.dtype, one.output.shape) for one in graph.inputs]
+    return [Input(value.name, value.output.dtype, value.output.shape) for value in graph.inputs]
 
 
 def retyped(framework: int, path: Path, types: Mapping[str, int], folder: Path) -> Path:
@@ -63,7 +64,9 @@ def retyped(framework: int, path: Path, types: Mapping[str, int], folder: Path) 
     Only inputs are changed: what is computed from them follows, and constants that no longer fit are the compiler's error.
     """
     wrong = {
-        one.name: types[one.name] for one in inputs_of(framework, path) if types.get(one.name, one.dtype) != one.dtype
+        each.name: types[each.name]
+        for each in inputs_of(framework, path)
+        if types.get(each.name, each.dtype) != each.dtype
     }
     if not wrong:
         return path
@@ -88,15 +91,15 @@ def _retype_tensorflow(path: Path, types: Mapping[str, int], folder: Path) -> Pa
     for node in _placeholders(model):
         if node["name"] in types:
             node.setdefault("attr", {})["dtype"] = {"type": _number(_TENSORFLOW_TYPES, types[node["name"]], path)}
-    made = folder / path.name
-    made.write_bytes(encode(GRAPH, model))
-    return made
+    copy = folder / path.name
+    copy.write_bytes(encode(GRAPH, model))
+    return copy
 
 
 def _retype_onnx(path: Path, types: Mapping[str, int], folder: Path) -> Path:
     model = decode(MODEL, map_file(path))
     graph = model["graph"]
-    if any(one.get("data_location") == EXTERNAL for one in graph.get("initializer", ())):
+    if any(weight.get("data_location") == EXTERNAL for weight in graph.get("initializer", ())):
         raise DfException(
             f"The inputs of {path} cannot get the types of inputs_tensor_desc, because its weights lie in another file; "
             "save the model as one file."
@@ -107,9 +110,9 @@ def _retype_onnx(path: Path, types: Mapping[str, int], folder: Path) -> Path:
     graph.pop("value_info", None)
     for value in graph.get("output", ()):  # what comes out follows from what goes in
         value.pop("type", None)
-    made = folder / path.name
-    made.write_bytes(encode(MODEL, model))
-    return made
+    copy = folder / path.name
+    copy.write_bytes(encode(MODEL, model))
+    return copy
 
 
 def _number(table: Mapping[int, int], dtype: int, path: Path) -> int:

@@ -1,0 +1,1 @@
+"""What the commands of migration do once their options are read."""
