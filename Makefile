@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml Makefile | $(PY)
 $(TORCH): $(wildcard native/torch/csrc/*/*) native/torch/setup.py native/torch/pyproject.toml | $(STAMP)
 	@scripts/system_packages.sh g++:g++
 	$(PY) -m pip install -q --disable-pip-version-check torch==2.13.0 setuptools ninja
-	$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e native/torch
+	$(if $(CI),SOFTNPU_WERROR=1) $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e native/torch
 	@touch $@
 
 setup: $(STAMP) $(TORCH)

@@ -16,7 +16,7 @@ size_t position(const c10::OperatorHandle& op, const std::string& name) {
   return static_cast<size_t>(*found);
 }
 
-c10::IValue& argument(const c10::OperatorHandle& op, Stack* stack, const std::string& name) {
+c10::IValue& argument(const c10::OperatorHandle& op, Stack* stack, const char* name) {
   return (*stack)[stack->size() - op.schema().arguments().size() + position(op, name)];
 }
 

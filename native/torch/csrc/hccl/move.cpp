@@ -19,7 +19,7 @@ Tensors all_bytes(const Tensors& tensors, const std::string& name) {
 }
 
 // The list of one per rank that the root has; the other ranks have none.
-const Tensors& list_of_root(const std::vector<Tensors>& lists, int size, const std::string& name) {
+const Tensors& list_of_root(const std::vector<Tensors>& lists, int size, const char* name) {
   TORCH_CHECK_VALUE(lists.size() == 1 && lists[0].size() == static_cast<size_t>(size), "HCCL ", name, " needs a list of ", size,
                     " tensors, one per rank, on the root rank; it has ", lists.empty() ? 0 : lists[0].size(), dist_error(ErrCode::kParam));
   return lists[0];

@@ -98,7 +98,7 @@ void check_tensor(const at::Tensor& tensor, const std::string& name) {
               "; use npu_format_cast(x, 2)", dist_error(ErrCode::kNotSupported));
 }
 
-const at::Tensor& only(const Tensors& tensors, const std::string& name) {
+const at::Tensor& only(const Tensors& tensors, const char* name) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "HCCL ", name, " takes one tensor per device, not a list of ", tensors.size(),
                     dist_error(ErrCode::kParam));
   return tensors[0];

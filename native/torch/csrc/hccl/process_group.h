@@ -126,7 +126,7 @@ int physical_device(int index);  // the id of what the program calls npu:index; 
 // Raises unless HCCL would take the tensor.
 void check_tensor(const at::Tensor& tensor, const std::string& name);
 void check_root(int64_t root, int size, const std::string& name);
-const at::Tensor& only(const Tensors& tensors, const std::string& name);
+const at::Tensor& only(const Tensors& tensors, const char* name);
 // CPU tensors of one dimension over the memory of an npu tensor; they own it.
 at::Tensor flat(const at::Tensor& tensor, at::ScalarType dtype);
 at::Tensor bytes_of(const at::Tensor& tensor);

@@ -226,7 +226,7 @@ WorkPtr ProcessGroupHCCL::scatter_reduced(const Call& call, const Tensors& outpu
 
 WorkPtr ProcessGroupHCCL::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& opts) {
   const std::string name = "reduce_scatter";
-  const auto& output = only(outputs, name);
+  const auto& output = only(outputs, name.c_str());
   TORCH_CHECK_VALUE(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_), "HCCL reduce_scatter needs a list of ", size_,
                     " tensors, one per rank, not of ", inputs.empty() ? 0 : inputs[0].size(), dist_error(ErrCode::kParam));
   Tensors parts;

@@ -75,5 +75,9 @@ def _locate(address: int) -> int:
 
 def connect() -> None:
     """Tell the C++ side how many devices there are and where their memory comes from."""
+    if not hasattr(_C, "_start"):  # what Python found is the folder of its stubs
+        raise ImportError(
+            "torch_npu._C is not built for this Python; in the repository: pip install --no-build-isolation --no-deps ./native/torch"
+        )
     count = usable(process().settings.visible)
     _C._start(count, *segment_source, _total, _free, _configure, _out_of_memory, _locate)
