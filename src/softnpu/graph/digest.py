@@ -63,8 +63,9 @@ def check_weights(weights: memoryview, wanted: int | None) -> None:
 def of_weights(pieces: Iterable[Part]) -> int:
     """The digest of weights given in pieces: a checksum of the sums of their blocks.
 
-    Sums run at the speed of memory, several times faster than a checksum of every byte, and notice every changed value;
-    only 8-byte words that change places inside a block go unnoticed.
+    Sums run at the speed of memory, several times faster than a checksum of every byte, and notice a changed value as
+    surely as 32 bits can. Changes that cancel in the sum of 8-byte words of one block of 4 KiB go unnoticed: words that
+    change places, or one that grows by what another loses.
     """
     number, rest = 0, b""
     for piece in pieces:
