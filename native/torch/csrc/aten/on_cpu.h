@@ -1,4 +1,6 @@
-// For kernels made of several CPU operators: arguments go over to the CPU, results come back, memory counts as the device's.
+// Two ways to the CPU's kernels. `run_on_cpu` takes a whole call there; it is the fallback, and kernels of ours end in it. `OnCpu` is for
+// kernels made of several CPU operators: arguments go over, results come back, memory counts as the device's. What is only declared here
+// is defined in fallback.cpp.
 #pragma once
 
 #include "aten/alias.h"
