@@ -12,7 +12,7 @@ def memcpy(dst: int, dst_max: int, src: int, count: int, kind: int) -> None:
     if count == 0:
         return
     owner = process()
-    owner.registry.current()
+    owner.registry.current()  # the parts themselves, here and in memset: small copies are counted in nanoseconds
     check_copy(dst, dst_max, src, count, kind)
     owner.memory.copies.copy(dst, src, count, kind)
 
