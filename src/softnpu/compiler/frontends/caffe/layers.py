@@ -100,7 +100,7 @@ def pooling(net: Net, layer: Layer) -> list[Value]:
         window=kernel,
         stride=stride,
         pad=[pad[0], pad[0], pad[1], pad[1]],
-        ceil_mode=int(floor),
+        ceil_mode=int(floor),  # the operator's 0 rounds sizes up, 1 down (its schema says so)
     )
 
 
