@@ -76,8 +76,6 @@ def test_an_asynchronous_run_notices_memory_that_was_freed(tmp_path: Path) -> No
     model = save(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], [info("x", 4)], [info("y", 4)])
     number, _ = acl.mdl.load_from_file(str(convert(model, tmp_path / "m")))
     stream, _ = acl.rt.create_stream()
-    event = acl.rt.create_event()[0]
-    gate, _ = acl.rt.create_stream()
     datasets, pointers = [], []
     for _ in range(2):
         dataset, (pointer, _) = acl.mdl.create_dataset(), acl.rt.malloc(16, 0)
@@ -91,7 +89,7 @@ def test_an_asynchronous_run_notices_memory_that_was_freed(tmp_path: Path) -> No
     assert acl.rt.free(pointers[1]) == 0
     acl.rt.memset(flag, 8, 1, 1)
     assert acl.rt.synchronize_stream(stream) == 107000
-    acl.rt.destroy_stream(stream), acl.rt.destroy_stream(gate), acl.rt.destroy_event(event)
+    acl.rt.destroy_stream(stream)
     acl.mdl.unload(number)
 
 
