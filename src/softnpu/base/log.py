@@ -22,6 +22,11 @@ _CONTROL = dict.fromkeys((*range(32), 127), "?") | {ord(char): " " for char in "
 _FILE_LIMIT = 20 * 1000 * 1000
 
 
+def no_line(file: str) -> str:
+    """The place of what no line of a program wrote, such as a worker's own words: the file's name and line 0."""
+    return f"{file}:0"
+
+
 class Log:
     """Writes lines; keeps the level as a plain int so that callers can skip building text."""
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from softnpu.base.log import ERROR, log
+from softnpu.base.log import ERROR, log, no_line
 
 
 class Span(NamedTuple):
@@ -53,7 +53,7 @@ class Bus:
                 listener(span)
             except Exception as error:
                 log().write(
-                    ERROR, f"trace listener {listener!r} raised {error!r}", "PROFILING", "publish", "trace.py:0"
+                    ERROR, f"trace listener {listener!r} raised {error!r}", "PROFILING", "publish", no_line("trace.py")
                 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from softnpu.base.log import ERROR, log
+from softnpu.base.log import ERROR, log, no_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,4 @@ def show(looking: tuple[Watcher, ...], run: NodeRun) -> None:
             watcher.saw(run)
         except Exception as error:
             text = f"{type(watcher).__name__} could not take {run.type} {run.name}: {type(error).__name__}: {error}"
-            log().write(ERROR, text, "DUMP", "show", "watch.py:0")
+            log().write(ERROR, text, "DUMP", "show", no_line("watch.py"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import WARNING, log
+from softnpu.base.log import WARNING, log, no_line
 from softnpu.base.watch import NodeRun, Watcher
 from softnpu.executor import choose
 from softnpu.executor.engines.base import Engine, Place
@@ -153,7 +153,9 @@ def _find_node(model: Model, inputs: list[Place], outputs: list[Place]) -> NodeE
         except NodeError as error:
             return error
         except NpuError as error:
-            log().write(WARNING, f"the node that failed cannot be found: {error}", "GE", "explain", "instrument.py:0")
+            log().write(
+                WARNING, f"the node that failed cannot be found: {error}", "GE", "explain", no_line("instrument.py")
+            )
         finally:
             if engine is not None:
                 engine.close()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.log import ERROR, WARNING, log, no_line
 from softnpu.base.watch import NodeRun
 from softnpu.observe import _dump_file as content
 from softnpu.runtime.parts import Part
@@ -104,7 +104,7 @@ class Dump:
             text = (
                 f"the model {'/'.join(sorted(names))} has no layer named {', '.join(missing)}; nothing is dumped for it"
             )
-            log().write(WARNING, text, "DUMP", "load", "dump.py:0")
+            log().write(WARNING, text, "DUMP", "load", no_line("dump.py"))
 
     def saw(self, run: NodeRun) -> None:
         """Write what the configuration asks for."""
@@ -154,7 +154,7 @@ class Dump:
         if not status:
             return
         text = f"{run.type} {run.name} overflowed (status {status:#x}): finite inputs gave inf or nan"
-        log().write(WARNING, text, "DUMP", "overflow", "dump.py:0")
+        log().write(WARNING, text, "DUMP", "overflow", no_line("dump.py"))
         self._write(run, "all")
         now = self._now()
         name, _ = content.file_name("OpDebug", "Node_Opdebug", 0, max(run.stream, 0), now)
@@ -192,7 +192,7 @@ def _hand_over(function: Callback, flag: int, path: Path, data: bytes) -> None:
             function(chunk)
         except (Exception, SystemExit) as error:
             text = f"the dump callback raised {type(error).__name__}: {error}"
-            log().write(ERROR, text, "DUMP", "dump_callback", "dump.py:0")
+            log().write(ERROR, text, "DUMP", "dump_callback", no_line("dump.py"))
 
 
 # ---- switching on and off --------------------------------------------------------------------------------------------

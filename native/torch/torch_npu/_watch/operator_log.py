@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from softnpu.base.log import INFO, log
+from softnpu.base.log import INFO, log, no_line
 from torch_npu._watch.acl_files import operator_type
 from torch_npu._watch.looking import Looking, named_arguments, named_results, short_name, tensors_in
 
@@ -28,5 +28,5 @@ class OpInfo(Looking):
         inputs = [_text(tensor) for _, tensor in tensors_in(named_arguments(func, args, kwargs))]
         outputs = [_text(tensor) for _, tensor in tensors_in(named_results(func, result))]
         text = f"OpType: {operator_type(short_name(func))}, InputDesc: {' '.join(inputs)}, OutputDesc: {' '.join(outputs)}."
-        log().write(INFO, f"aclopCompile::aclOp {text}", "ASCENDCL", "aclopCompile", "_op_info.py:0")
+        log().write(INFO, f"aclopCompile::aclOp {text}", "ASCENDCL", "aclopCompile", no_line("_op_info.py"))
         return result

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import ERROR, log
+from softnpu.base.log import ERROR, log, no_line
 from softnpu.base.recent import recent
 from softnpu.runtime.process import process
 from softnpu.runtime.streams.failure import ExceptionInfo
@@ -57,7 +57,7 @@ def set_exception_info_callback(fn: Callable[[int], object] | None) -> None:
                 f"the exception callback raised {type(error).__name__}: {error}",
                 "ASCENDCL",
                 "exception_callback",
-                "callback.py:0",
+                no_line("callback.py"),
             )
         finally:
             owner.handles.discard(handle)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import ERROR, log
+from softnpu.base.log import ERROR, log, no_line
 
 Task = Callable[[], None]
 _IDLE_SECONDS = 5.0
@@ -184,7 +184,9 @@ class Queue:
             try:
                 task()
             except BaseException as error:  # the worker must live on, or all who wait would wait for ever
-                log().write(ERROR, f"a task of {self.name} raised {error!r}", "RUNTIME", "run_task", "queue.py:0")
+                log().write(
+                    ERROR, f"a task of {self.name} raised {error!r}", "RUNTIME", "run_task", no_line("queue.py")
+                )
             del task  # a finished task must not keep its arguments alive while the worker idles
             self._end(turn)
 

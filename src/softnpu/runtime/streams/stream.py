@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from softnpu.base import callsite
 from softnpu.base.errors import NpuError, codes
-from softnpu.base.log import ERROR, WARNING, log
+from softnpu.base.log import ERROR, WARNING, log, no_line
 from softnpu.base.trace import Span, bus
 from softnpu.runtime.streams.event import Event, Mark, Notify, Wait
 from softnpu.runtime.streams.failure import ExceptionInfo
@@ -155,7 +155,7 @@ class Stream:
             f"task {task.id} ({task.name}) of stream {self.id} failed: {error}",
             "RUNTIME",
             "run_task",
-            "stream.py:0",
+            no_line("stream.py"),
         )
         callback = self.context.device.owner.exception_callback
         if callback is not None:
