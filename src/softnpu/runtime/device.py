@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from softnpu.runtime.streams.failure import ExceptionInfo
+    from softnpu.runtime.streams.exception_info import ExceptionInfo
 
     class Owner(Protocol):
         """What a device and its streams need of the process object."""

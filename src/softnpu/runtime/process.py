@@ -22,7 +22,7 @@ from softnpu.runtime.init_config import InitConfig
 from softnpu.runtime.memory.memory import Memory
 from softnpu.runtime.parts import Part, Parts
 from softnpu.runtime.registry import Registry
-from softnpu.runtime.streams.failure import ExceptionInfo
+from softnpu.runtime.streams.exception_info import ExceptionInfo
 from softnpu.runtime.streams.queue import Queue
 from softnpu.runtime.streams.reports import ReportBook
 

@@ -9,7 +9,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log, no_line
 from softnpu.base.recent import recent
 from softnpu.runtime.process import process
-from softnpu.runtime.streams.failure import ExceptionInfo
+from softnpu.runtime.streams.exception_info import ExceptionInfo
 from softnpu.runtime.streams.stream import Stream, last_task_id
 
 _INTERVAL_US = 1000

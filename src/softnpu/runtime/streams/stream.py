@@ -15,7 +15,7 @@ from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, WARNING, log, no_line
 from softnpu.base.trace import Span, bus
 from softnpu.runtime.streams.event import Event, Mark, Notify, Wait
-from softnpu.runtime.streams.failure import ExceptionInfo
+from softnpu.runtime.streams.exception_info import ExceptionInfo
 from softnpu.runtime.streams.reports import Report, Subscription
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StreamTask:
         if counts:
             board.task_started(slot)
         try:
-            if not (stream.failed and stream.failure_mode == STOP_ON_FAILURE):
+            if not (stream.first_error and stream.failure_mode == STOP_ON_FAILURE):
                 self.work()
         except NpuError as error:
             stream.fail(self, error)
@@ -114,7 +114,7 @@ class Stream:
         self.handle = 0
         self.is_default = False
         self.alive = True
-        self.failed: NpuError | None = None
+        self.first_error: NpuError | None = None
         self.failure_mode = 0
         self.failure_mode_set = False
         self.overflow_switch = 0
@@ -146,8 +146,8 @@ class Stream:
 
     def fail(self, task: StreamTask, error: NpuError) -> None:
         """Remember the first failure for synchronise, log it, and call the exception callback."""
-        if self.failed is None:
-            self.failed = error
+        if self.first_error is None:
+            self.first_error = error
         if self.failure_mode == STOP_ON_FAILURE:
             self.context.stop_all(error)
         log().write(
@@ -163,7 +163,7 @@ class Stream:
 
     def take_error(self) -> None:
         """Raise and forget the first failure since the last synchronise."""
-        error, self.failed = self.failed, None
+        error, self.first_error = self.first_error, None
         if error is not None:
             raise error
 
@@ -373,8 +373,8 @@ class Context:
     def stop_all(self, error: NpuError) -> None:
         """A stream in stop mode failed: all streams of the context that are in that mode stop."""
         for stream in tuple(self.streams):
-            if stream.failure_mode == STOP_ON_FAILURE and stream.failed is None:
-                stream.failed = error
+            if stream.failure_mode == STOP_ON_FAILURE and stream.first_error is None:
+                stream.first_error = error
 
 
 def no_context(why: str) -> NpuError:
