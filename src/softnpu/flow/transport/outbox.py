@@ -163,7 +163,7 @@ class Outbox:
         return wire.marked(record, wire.HANDED) if message.again and placed.forwarded else record
 
     def copy_record(self, message: Message, process: int, number: int) -> bytes:
-        """A message as a record of no channel: for whoever watches (see `watch.tapping`)."""
+        """A message as a record of no channel: for whoever watches (see `engines/embedded/tapping.py`)."""
         placed = self._placement.place(message.payload, 1)
         record = wire.tap_record(message, placed.descriptors[0], number)
         if placed.own:
@@ -184,7 +184,7 @@ class Outbox:
                 self._drop(record)
                 return
             note |= REMADE
-        if not channel.waiting and (self._fits(channel) if channel.overwrite else channel.room()):
+        if not channel.waiting and self._fits(channel):
             self._send(channel, record, note)
             return
         if not channel.overwrite:
