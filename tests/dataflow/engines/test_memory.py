@@ -13,7 +13,7 @@ import dataflow as df
 from softnpu.flow.bodies import function
 from softnpu.flow.message import ARRAY, Message, Payload
 from softnpu.flow.values import codec
-from softnpu.flow.values.memory import ARENA_SIZE, TOKENS, Arena, Atlas, block_view_of, rounded
+from softnpu.flow.values.memory import ARENA_SIZE, TOKENS, Arena, Arenas, block_view_of, rounded
 from softnpu.flow.values.register import MsgTypeRegister
 from softnpu.runtime.memory import segment
 
@@ -21,14 +21,14 @@ FRAME = 1_000_000
 
 
 @pytest.fixture
-def atlas() -> Iterator[Atlas]:
-    yield Atlas(segment.create(4 * ARENA_SIZE), 1)
+def arenas() -> Iterator[Arenas]:
+    yield Arenas(segment.create(4 * ARENA_SIZE), 1)
     gc.collect()
 
 
-def sent(atlas: Atlas, array: np.ndarray[Any, Any]) -> Message:
-    block, start, nbytes = atlas.own.put(array)
-    payload = Payload(ARRAY, codec.encode_array(array).meta, [atlas.block_view(1, block, start, nbytes, 0, TOKENS)])
+def sent(arenas: Arenas, array: np.ndarray[Any, Any]) -> Message:
+    block, start, nbytes = arenas.own.put(array)
+    payload = Payload(ARRAY, codec.encode_array(array).meta, [arenas.block_view(1, block, start, nbytes, 0, TOKENS)])
     return Message(payload, 65535, 1)
 
 
@@ -52,11 +52,11 @@ class Out:
         (lambda value: kept.append(value) or value[10:], False),
     ],
 )
-def test_only_what_nobody_else_can_see_is_passed_on_without_a_copy(atlas: Atlas, body: Any, owned: bool) -> None:
+def test_only_what_nobody_else_can_see_is_passed_on_without_a_copy(arenas: Arenas, body: Any, owned: bool) -> None:
     register = MsgTypeRegister()
     call = function._caller("body", body, function._sends_one(0, None, register), register)
     out = Out()
-    assert call([sent(atlas, np.zeros(FRAME, np.uint8))], out) == 0
+    assert call([sent(arenas, np.zeros(FRAME, np.uint8))], out) == 0
     assert out.owned == [owned]
     kept.clear()
 
@@ -64,11 +64,11 @@ def test_only_what_nobody_else_can_see_is_passed_on_without_a_copy(atlas: Atlas,
 kept: list[Any] = []
 
 
-def test_a_block_is_free_when_all_views_are_gone(atlas: Atlas) -> None:
-    arena = atlas.own
+def test_a_block_is_free_when_all_views_are_gone(arenas: Arenas) -> None:
+    arena = arenas.own
     block, start, nbytes = arena.put(np.zeros(FRAME, np.uint8))
-    view = atlas.block_view(1, block, start, nbytes, 0, 10)[5:].view(np.ndarray)
-    other = atlas.block_view(1, block, start, nbytes, 10, TOKENS)
+    view = arenas.block_view(1, block, start, nbytes, 0, 10)[5:].view(np.ndarray)
+    other = arenas.block_view(1, block, start, nbytes, 10, TOKENS)
     assert arena.used()[1] == rounded(FRAME)
     del other
     assert arena.used()[1] == rounded(FRAME)
@@ -80,7 +80,7 @@ def test_a_block_is_free_when_all_views_are_gone(atlas: Atlas) -> None:
     assert arena.put(np.zeros(FRAME, np.uint8))[0] == block
 
 
-def test_held_blocks_are_never_given_out_twice(atlas: Atlas) -> None:
+def test_held_blocks_are_never_given_out_twice(arenas: Arenas) -> None:
     """Against a plain model: a random history of taking and giving back."""
     random = np.random.default_rng(7)
     held: dict[int, Any] = {}
@@ -89,22 +89,22 @@ def test_held_blocks_are_never_given_out_twice(atlas: Atlas) -> None:
             value, view = held.pop(list(held)[int(random.integers(len(held)))])
             assert (view == value).all()
         else:
-            view = atlas.own.allocate(int(random.choice([1, 4096, 5000, 70_000])))
+            view = arenas.own.allocate(int(random.choice([1, 4096, 5000, 70_000])))
             view[:] = step % 251
             held[step] = (step % 251, view)
     for value, view in held.values():
         assert (view == value).all()
-    total, _ = atlas.own.used()
+    total, _ = arenas.own.used()
     assert total < 3000 * 70_000 / 4
 
 
-def test_memory_goes_back_to_the_system(atlas: Atlas) -> None:
-    views = [atlas.own.allocate(8 << 20) for _ in range(10)]
+def test_memory_goes_back_to_the_system(arenas: Arenas) -> None:
+    views = [arenas.own.allocate(8 << 20) for _ in range(10)]
     for view in views:
         view[:] = 1
     del view, views
-    atlas.own.trim()
-    fresh = [atlas.own.allocate(8 << 20) for _ in range(10)]
+    arenas.own.trim()
+    fresh = [arenas.own.allocate(8 << 20) for _ in range(10)]
     assert sum(int(each[0]) for each in fresh) <= 4  # pages that were given back read as zero
 
 
@@ -113,14 +113,14 @@ def test_sizes_are_rounded_up_a_little() -> None:
         assert nbytes <= rounded(nbytes) <= max(4096, nbytes * 1.25 + 4096)
 
 
-def test_an_arena_that_is_full_says_so(atlas: Atlas) -> None:
-    arena: Arena = atlas.own
+def test_an_arena_that_is_full_says_so(arenas: Arenas) -> None:
+    arena: Arena = arenas.own
     with pytest.raises(MemoryError, match="arena is full"):
         arena.take(ARENA_SIZE)
 
 
-def test_memory_of_another_session_is_copied(atlas: Atlas) -> None:
-    other = Atlas(segment.create(4 * ARENA_SIZE), 1)
+def test_memory_of_another_session_is_copied(arenas: Arenas) -> None:
+    other = Arenas(segment.create(4 * ARENA_SIZE), 1)
     view = block_view_of(np.ndarray((10,), np.uint8, other.own.allocate(10)))
     assert view is not None and view.home is other
 

@@ -10,7 +10,7 @@ from softnpu.flow.transport.inbox import Inbox, Owner
 from softnpu.flow.transport.layout import APPLICATION, Layout
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
-from softnpu.flow.values.memory import Atlas
+from softnpu.flow.values.memory import Arenas
 
 _LONGEST_WAIT = 1 << 30  # milliseconds; who waits longer looks around in between
 
@@ -22,7 +22,7 @@ class Endpoint:
         self,
         process: int,
         layout: Layout,
-        atlas: Atlas,
+        arenas: Arenas,
         marks: memoryview,
         pipes: tuple[int, dict[int, int]],
         owner: Owner,
@@ -31,11 +31,11 @@ class Endpoint:
     ) -> None:
         mine, others = pipes
         self.lock = threading.RLock()
-        self.atlas = atlas
+        self.arenas = arenas
         self._marks = marks
-        writer = Writer(atlas.own, others)
-        self.outbox = Outbox(self.lock, atlas, writer, epoch, process != APPLICATION)
-        self.inbox = Inbox(self.lock, mine, atlas, writer, self.outbox, owner, epoch)
+        writer = Writer(arenas.own, others)
+        self.outbox = Outbox(self.lock, arenas, writer, epoch, process != APPLICATION)
+        self.inbox = Inbox(self.lock, mine, arenas, writer, self.outbox, owner, epoch)
         for each in layout.channels:
             number, depth = each.number, each.depth
             if each.source == process and each.target == process:
@@ -66,4 +66,4 @@ class Endpoint:
             self.inbox.close()
             self.outbox.clear()
             self._marks.release()
-            self.atlas.close()
+            self.arenas.close()

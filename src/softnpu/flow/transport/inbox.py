@@ -15,7 +15,7 @@ from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import Incoming, Queue, write_progress
 from softnpu.flow.transport.outbox import Outbox
 from softnpu.flow.transport.writer import Writer
-from softnpu.flow.values.memory import Atlas
+from softnpu.flow.values.memory import Arenas
 
 _AT_MOST = (1 << 16,)
 _ABOUT_CHANNELS = (wire.WANT, wire.ROOM, wire.BEGIN)
@@ -35,12 +35,12 @@ class Inbox:
     """The receiving side of an endpoint. Methods that change anything hold `lock`."""
 
     def __init__(
-        self, lock: threading.RLock, fd: int, atlas: Atlas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
+        self, lock: threading.RLock, fd: int, arenas: Arenas, writer: Writer, outbox: Outbox, owner: Owner, epoch: int
     ) -> None:
         self.fd = fd
         self._lock = lock
         self._fds = (fd,)
-        self._atlas = atlas
+        self._arenas = arenas
         self._writer = writer
         self._outbox = outbox
         self._owner = owner
@@ -90,7 +90,7 @@ class Inbox:
                 if kind == wire.DATA:
                     if receiver == self._epoch:
                         channel = self.channels[number]
-                        sequence, message = wire.read_data(buffer, at, bits, self._atlas)
+                        sequence, message = wire.read_data(buffer, at, bits, self._arenas)
                         if sender != channel.epoch:
                             channel.begin(sender, sequence)
                         if bits & wire.REMADE and channel.known(message.trans_id):

@@ -55,7 +55,7 @@ class Layout:
         """Words of each channel."""
         return words_for(self.unfinished)
 
-    def board(self) -> int:
+    def shared_bytes(self) -> int:
         """Bytes that all processes share beside the arenas: a row for each seat, words for each channel."""
         return cells.ROW * len(self.seats) + 8 * self.words * max(len(self.channels), 1)
 

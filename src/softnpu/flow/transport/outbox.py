@@ -18,7 +18,7 @@ from softnpu.flow.transport.channels import REMADE, Outgoing, Queue
 from softnpu.flow.transport.placement import Placed, Placement
 from softnpu.flow.transport.writer import Writer
 from softnpu.flow.values import codec
-from softnpu.flow.values.memory import Atlas
+from softnpu.flow.values.memory import Arenas
 
 _CROWDED = 16 * wire.PIPE_BUF
 
@@ -29,12 +29,12 @@ Addressed = tuple[Outgoing, bytes, int]  # a record for a channel, and the note 
 class Outbox:
     """The sending side of an endpoint. Methods that change anything hold `lock`."""
 
-    def __init__(self, lock: threading.RLock, atlas: Atlas, writer: Writer, epoch: int, mortal: bool) -> None:
+    def __init__(self, lock: threading.RLock, arenas: Arenas, writer: Writer, epoch: int, mortal: bool) -> None:
         self._lock = lock
-        self._atlas = atlas
+        self._arenas = arenas
         self._writer = writer
         self._peers = writer.peers
-        self._placement = Placement(atlas, mortal)
+        self._placement = Placement(arenas, mortal)
         self._epoch = epoch
         self.channels: dict[int, Outgoing] = {}
         self.local: dict[int, tuple[Queue, int]] = {}  # channels that end in this process: queue and depth
@@ -208,7 +208,7 @@ class Outbox:
 
     def _drop(self, record: bytes) -> None:
         """Forget a message that was never sent; reading it gives its tokens back."""
-        wire.accept(wire.read_data(record, 0, record[wire.BITS_AT], self._atlas)[1])
+        wire.accept(wire.read_data(record, 0, record[wire.BITS_AT], self._arenas)[1])
         self.dropped += 1
 
     def _release_waiting(self, channel: Outgoing) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from softnpu.flow.message import RAW, TENSOR, Payload
 from softnpu.flow.transport import wire
-from softnpu.flow.values.memory import TOKENS, Atlas, block_view_of
+from softnpu.flow.values.memory import TOKENS, Arenas, block_view_of
 
 
 class Placed(NamedTuple):
@@ -21,8 +21,8 @@ class Placed(NamedTuple):
 class Placement:
     """Places payloads for one process. `mortal`: it may be started again, and what it gave away is not its next life's."""
 
-    def __init__(self, atlas: Atlas, mortal: bool) -> None:
-        self._atlas = atlas
+    def __init__(self, arenas: Arenas, mortal: bool) -> None:
+        self._arenas = arenas
         self._mortal = mortal
 
     def place(self, payload: Payload, receivers: int) -> Placed:
@@ -44,16 +44,16 @@ class Placement:
         """Tokens of the block that already holds a chunk, or of a new one; each receiver gets a share."""
         view = block_view_of(chunk) if payload.owned or payload.form in (TENSOR, RAW) else None
         receivers = len(parts)
-        if view is not None and view.home is self._atlas and view.hi - view.lo > receivers:
+        if view is not None and view.home is self._arenas and view.hi - view.lo > receivers:
             arena, block, nbytes = view.arena, view.block, chunk.nbytes
             start = view.start + chunk.__array_interface__["data"][0] - view.__array_interface__["data"][0]
             lo, hi = view.lo if payload.owned else view.lo + 1, view.hi
             view.hi = lo
             kept = not payload.owned
-            forwarded = arena != self._atlas.own.number
+            forwarded = arena != self._arenas.own.number
         else:
-            arena = self._atlas.own.number
-            block, start, nbytes = self._atlas.own.put(chunk)
+            arena = self._arenas.own.number
+            block, start, nbytes = self._arenas.own.put(chunk)
             lo, hi, kept, forwarded = 0, TOKENS, False, False
         share = (hi - lo) // receivers
         for index, part in enumerate(parts):

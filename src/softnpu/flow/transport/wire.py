@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnpu.flow.message import USER_DATA_SIZE, Message, Payload, nbytes_of
-from softnpu.flow.values.memory import Atlas
+from softnpu.flow.values.memory import Arenas
 
 PIPE_BUF = select.PIPE_BUF  # a write up to this size is never mixed with another
 
@@ -155,9 +155,9 @@ def tap_record(message: Message, chunks: bytes, number: int) -> bytes:
     return bytes(record)
 
 
-def read_tap(data: bytes, atlas: Atlas) -> Message:
+def read_tap(data: bytes, arenas: Arenas) -> Message:
     """The message of such a record, without its head."""
-    _, message = read_data(bytes(HEAD.size) + data, 0, data[0], atlas)
+    _, message = read_data(bytes(HEAD.size) + data, 0, data[0], arenas)
     return accept(message)
 
 
@@ -166,7 +166,7 @@ def plain_record(kind: int, data: bytes = b"", receiver: int = 0, number: int = 
     return HEAD.pack(HEAD.size + len(data), kind, 0, receiver, 0, number) + data
 
 
-def read_data(buffer: bytes, at: int, bits: int, atlas: Atlas) -> tuple[int, Message]:
+def read_data(buffer: bytes, at: int, bits: int, arenas: Arenas) -> tuple[int, Message]:
     """The sequence and the message of a record that begins at `at`. See `accept`: its ticket grants its memory."""
     sequence, trans_id, msg_type, meta_length, form, count = BODY.unpack_from(buffer, at + _BODY_AT)
     position = at + _REST_AT
@@ -192,7 +192,7 @@ def read_data(buffer: bytes, at: int, bits: int, atlas: Atlas) -> tuple[int, Mes
             if grant is None:
                 message.ticket = grant = [False]
             _, arena, block, start, nbytes, lo, hi = _REFERENCE.unpack_from(buffer, position)
-            view = atlas.block_view(arena, block, start, nbytes, lo, hi)
+            view = arenas.block_view(arena, block, start, nbytes, lo, hi)
             view.grant = grant
             chunks.append(view)
             position += _REFERENCE.size

@@ -41,7 +41,7 @@ Returned = tuple[memoryview, int, int]  # tokens of a block: from which, to whic
 class BlockView(np.ndarray[Any, np.dtype[np.uint8]]):
     """The bytes of a block, as long as somebody looks at them; its tokens go back when the last view is gone."""
 
-    home: Any  # the atlas it belongs to: another session cannot pass it on
+    home: Any  # the arenas it belongs to: another session cannot pass it on
     arena: int
     block: int
     start: int
@@ -83,7 +83,7 @@ class ArenaView:
         self.bytes = np.empty(0, np.uint8)
         self._tokens.release()
         self._window.close()
-        del self._window  # an atlas and its arenas know each other: the memory is not to wait for the garbage collector
+        del self._window  # `Arenas` and each arena know each other: the memory is not to wait for the garbage collector
 
     def block_view(self, block: int, start: int, nbytes: int, lo: int, hi: int) -> BlockView:
         """Bytes of a block, with the tokens that came with them."""
@@ -218,7 +218,7 @@ class _Nowhere(deque[Returned]):
         """Nothing."""
 
 
-class Atlas:
+class Arenas:
     """All arenas of a session by number; those of others are mapped when a message first names them."""
 
     def __init__(self, fd: int, own: int) -> None:
@@ -226,7 +226,7 @@ class Atlas:
         self.own = Arena(fd, own, self)
         self._views: dict[int, ArenaView] = {own: self.own}
         self.late: deque[Returned] | None = None  # tokens to be returned when `settle` is called
-        _atlases.add(self)
+        _living.add(self)
 
     def disown(self) -> None:
         """In a fork: nothing of this is written any more."""
@@ -254,12 +254,12 @@ class Atlas:
         self._views.clear()
 
 
-_atlases: weakref.WeakSet[Atlas] = weakref.WeakSet()
+_living: weakref.WeakSet[Arenas] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for atlas in _atlases:
-        atlas.disown()
+    for arenas in _living:
+        arenas.disown()
 
 
 os.register_at_fork(after_in_child=_forked)

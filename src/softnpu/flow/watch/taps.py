@@ -207,40 +207,40 @@ def _emit_inline(session: Any, seat: int, output: int, message: Message) -> None
 class _EmbeddedWire(_Wire):
     """A worker sends copies, as many as are allowed; we allow more when half of them have come."""
 
-    def __init__(self, board: _Board, tap: Tap, name: str, seat: Seat, output: int, last: int) -> None:
+    def __init__(self, wires: _Wires, tap: Tap, name: str, seat: Seat, output: int, last: int) -> None:
         super().__init__(tap, name, seat, output)
-        self._board = board
+        self._wires = wires
         self._last = last
         self._came = 0
-        self.number = board.add(self)
+        self.number = wires.add(self)
         self.arm()
 
     def arm(self) -> None:
         """Ask for copies; again when the worker was started anew."""
         self._came = 0
-        self._board.tell(self.seat.process, ON, self.number, self.seat.number, self.output, self._last)
+        self._wires.tell(self.seat.process, ON, self.number, self.seat.number, self.output, self._last)
 
     def came(self, message: Message) -> None:
         """A copy."""
         self._came += 1
         if 2 * self._came >= self._last:
-            self._board.tell(self.seat.process, MORE, self.number, self._came)
+            self._wires.tell(self.seat.process, MORE, self.number, self._came)
             self._came = 0
         self.pass_on(message)
 
     def cut(self) -> None:
         """See _Wire."""
-        self._board.remove(self)
-        self._board.tell(self.seat.process, OFF, self.number)
+        self._wires.remove(self)
+        self._wires.tell(self.seat.process, OFF, self.number)
 
 
-class _Board:
+class _Wires:
     """All wires of one embedded session."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
         self._supervisor = session.supervisor
-        self._wires: dict[int, _EmbeddedWire] = {}
+        self._by_number: dict[int, _EmbeddedWire] = {}
         self._numbers = itertools.count(1)
         self._supervisor.on_tap = self._arrived
         self._supervisor.on_ready = self._ready
@@ -248,12 +248,12 @@ class _Board:
     def add(self, each: _EmbeddedWire) -> int:
         """The number of a new wire."""
         number = next(self._numbers)
-        self._wires[number] = each
+        self._by_number[number] = each
         return number
 
     def remove(self, each: _EmbeddedWire) -> None:
         """Messages that are still on their way are dropped when they come."""
-        self._wires.pop(each.number, None)
+        self._by_number.pop(each.number, None)
 
     def tell(self, process: int, *content: Any) -> None:
         """Say something to a worker."""
@@ -265,27 +265,27 @@ class _Board:
             self._supervisor.unblock()
 
     def _arrived(self, number: int, data: bytes) -> None:
-        message = wire.read_tap(data, self._supervisor.endpoint.atlas)
-        each = self._wires.get(number)
+        message = wire.read_tap(data, self._supervisor.endpoint.arenas)
+        each = self._by_number.get(number)
         if each is not None:
             each.came(codec.private(message))  # a copy of our own: the worker gets its memory back
 
     def _ready(self, process: int) -> None:
-        for each in tuple(self._wires.values()):
+        for each in tuple(self._by_number.values()):
             if each.seat.process == process:
                 each.arm()
 
 
-_boards = threading.Lock()
+_first_wire = threading.Lock()
 
 
 def _wire(source: Source, tap: Tap, name: str, seat: Seat, output: int) -> _Wire:
     if isinstance(source, EmbeddedSource):
-        with _boards:
-            board = source.session.__dict__.get("_board")
-            if board is None:
-                board = source.session._board = _Board(source.session)
-        return _EmbeddedWire(board, tap, name, seat, output, tap._last)
+        with _first_wire:
+            wires = source.session.__dict__.get("_wires")
+            if wires is None:
+                wires = source.session._wires = _Wires(source.session)
+        return _EmbeddedWire(wires, tap, name, seat, output, tap._last)
     if isinstance(source, InlineSource):
         return _InlineWire(source.session, tap, name, seat, output)
     return _Wire(tap, name, seat, output)  # nothing ever passes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from softnpu.flow.running.runner import Runner
-from softnpu.flow.values.memory import Atlas, Returned
+from softnpu.flow.values.memory import Arenas, Returned
 
 
 class Relay:
@@ -23,8 +23,8 @@ class Relay:
 class Relays:
     """All that are open."""
 
-    def __init__(self, atlas: Atlas, finish: Callable[[Any], None]) -> None:
-        self._atlas = atlas
+    def __init__(self, arenas: Arenas, finish: Callable[[Any], None]) -> None:
+        self._arenas = arenas
         self._finish = finish
         self._open: dict[Relay, None] = {}  # by age
 
@@ -47,8 +47,8 @@ class Relays:
             del self._open[ticket]
             for each in ticket.tickets:
                 self.finished(each)
-            if self._atlas.late is not None:
-                self._atlas.late += ticket.late
+            if self._arenas.late is not None:
+                self._arenas.late += ticket.late
 
     def open(self) -> bool:
         """Whether there are any."""
@@ -56,10 +56,10 @@ class Relays:
 
     def settle(self) -> None:
         """Memory of messages that are not finished is returned with the last of them that is open now."""
-        late = self._atlas.late
+        late = self._arenas.late
         if self._open and late:
             newest = next(reversed(self._open))
             for _ in range(len(late)):
                 newest.late.append(late.popleft())
         else:
-            self._atlas.settle()
+            self._arenas.settle()

@@ -30,7 +30,7 @@ from softnpu.flow.transport import wire
 from softnpu.flow.transport.channels import EPOCHS, Queue, recover
 from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.layout import APPLICATION
-from softnpu.flow.values.memory import ARENA_SIZE, Atlas, Bytes
+from softnpu.flow.values.memory import ARENA_SIZE, Arenas, Bytes
 from softnpu.runtime.memory import segment
 
 _GRACE = 1.0
@@ -65,14 +65,14 @@ class Supervisor(CommonSupervisor):
         self._call, self._caller = self._pipes.pop()
         self.alarm, self._alarm = self._pipes.pop()
         self._segment = segment.create((self.layout.processes + 2) * ARENA_SIZE, "softnpu-flow")
-        self._atlas = Atlas(self._segment, 1)
-        self._window = segment.Window(self._segment, 0, self.layout.board())
+        self._arenas = Arenas(self._segment, 1)
+        self._window = segment.Window(self._segment, 0, self.layout.shared_bytes())
         self.rows = [Cells(self._window.buffer, seat.number) for seat in self.layout.seats]
         writes = {number: pipe[1] for number, pipe in enumerate(self._pipes) if number != APPLICATION}
         self.endpoint = Endpoint(
             APPLICATION,
             self.layout,
-            self._atlas,
+            self._arenas,
             self.layout.marks(self._window.buffer),
             (self._pipes[APPLICATION][0], writes),
             self,
@@ -169,7 +169,7 @@ class Supervisor(CommonSupervisor):
 
     def allocate(self, nbytes: int, align: int) -> Bytes:
         """Memory that can be fed without a copy."""
-        return self._atlas.own.allocate(nbytes)
+        return self._arenas.own.allocate(nbytes)
 
     # ---- watching ----------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from softnpu.flow.transport.channels import Queue
 from softnpu.flow.transport.endpoint import Endpoint
 from softnpu.flow.transport.layout import APPLICATION, Seat
 from softnpu.flow.values import tensor
-from softnpu.flow.values.memory import Atlas
+from softnpu.flow.values.memory import Arenas
 from softnpu.runtime.memory.segment import Window
 
 _CALLS_PER_ROUND = 64
@@ -52,8 +52,8 @@ class Worker:
         self.layout = spec.layout
         self.plan = spec.plan
         segment, inbox, *outboxes = descriptors
-        self._atlas = Atlas(segment, spec.arena)
-        self._atlas.late = deque()
+        self._arenas = Arenas(segment, spec.arena)
+        self._arenas.late = deque()
         self._room = threading.Condition()
         self._ending = False
         self._threads = False  # of stream functions
@@ -61,7 +61,7 @@ class Worker:
         self._alarm, self._waker = -1, -1
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         seats = self.layout.seats_of(self.process)
-        window = Window(segment, 0, self.layout.board())
+        window = Window(segment, 0, self.layout.shared_bytes())
         self._runners = {seat.number: self._runner(spec, seat, Cells(window.buffer, seat.number)) for seat in seats}
         self._routes = {
             seat.number: [
@@ -70,14 +70,14 @@ class Worker:
             for seat in seats
         }
         peers = dict(zip(spec.peers, outboxes, strict=True))
-        shared = self._atlas, self.layout.marks(window.buffer)
+        shared = self._arenas, self.layout.marks(window.buffer)
         life = spec.epoch, not spec.life
         self.endpoint = Endpoint(self.process, self.layout, *shared, (inbox, peers), self, *life)
         self._outbox, self._inbox = self.endpoint.outbox, self.endpoint.inbox
         self._outbox.join(spec.epochs)
         self._several = len(self._runners) > 1
-        self._relays = Relays(self._atlas, self._inbox.finished)
-        tensor.add_provider(lambda nbytes, _align: self._atlas.own.allocate(nbytes))
+        self._relays = Relays(self._arenas, self._inbox.finished)
+        tensor.add_provider(lambda nbytes, _align: self._arenas.own.allocate(nbytes))
 
     def _runner(self, spec: ProcessSpec, seat: Seat, row: Cells) -> Runner:
         node = self.plan.nodes[seat.node]
@@ -220,7 +220,7 @@ class Worker:
                 os.read(self._alarm, 4096)
         if woken or timeout != _IDLE_SECONDS:
             return active
-        self._atlas.own.trim()
+        self._arenas.own.trim()
         return False
 
     def _is_over(self) -> bool:
@@ -270,7 +270,7 @@ class Worker:
                 several = self._several
                 if between and not (several and self._relays.open()):
                     inbox.commit()
-                (self._relays if several else self._atlas).settle()
+                (self._relays if several else self._arenas).settle()
         if len(self._runners) > 1:  # queues between them are no channels
             for runner in self._runners.values():
                 runner.words[cells.BACKLOG] = runner.backlog()

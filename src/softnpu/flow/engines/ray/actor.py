@@ -40,9 +40,9 @@ class NodeActor:
         import ray
 
         _settle(spec)
-        self._board_path = os.path.join(_session_folder(), f"dataflow-{spec.session}-{spec.process}")
-        board = _board(self._board_path, len(spec.layout.seats_of(spec.process)))
-        self._worker = Worker(spec, board, ray.put)
+        self._rows_path = os.path.join(_session_folder(), f"dataflow-{spec.session}-{spec.process}")
+        rows = _mapped_rows(self._rows_path, len(spec.layout.seats_of(spec.process)))
+        self._worker = Worker(spec, rows, ray.put)
         for process, (life, handle) in spec.peers.items():
             self._worker.link.lines[process].renewed(life, handle)
         self._thread = threading.Thread(target=self._worker.run, daemon=True, name="dataflow calls")
@@ -67,7 +67,7 @@ class NodeActor:
     def forget(self) -> None:
         """The graph has ended: leave nothing behind."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._board_path)
+            os.unlink(self._rows_path)
 
 
 def _session_folder() -> str:
@@ -78,7 +78,7 @@ def _session_folder() -> str:
     return str(node.get_session_dir_path()) if node is not None else tempfile.gettempdir()
 
 
-def _board(path: str, seats: int) -> mmap.mmap:
+def _mapped_rows(path: str, seats: int) -> mmap.mmap:
     """Rows in a file: they tell the next life which transaction was being worked on."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

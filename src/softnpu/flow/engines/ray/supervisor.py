@@ -48,8 +48,8 @@ class Supervisor(CommonSupervisor):
         super().__init__(plan, outputs)
         self.changed = threading.Condition()
         self._name = uuid.uuid4().hex[:12]
-        self._board = bytearray(cells.ROW * len(self.layout.seats))
-        self._rows = [Cells(self._board, seat.number) for seat in self.layout.seats]
+        self._row_bytes = bytearray(cells.ROW * len(self.layout.seats))
+        self._rows = [Cells(self._row_bytes, seat.number) for seat in self.layout.seats]
         self._refreshed = 0.0
         self.workers = [WorkerActor(number) for number in range(1, self.layout.processes)]
         self._clerk = Clerk("dataflow supervisor", self._pause)
@@ -236,7 +236,7 @@ class Supervisor(CommonSupervisor):
             if question in answered:
                 with contextlib.suppress(self._ray.exceptions.RayError):  # it is being started again
                     for seat, row in zip(self.layout.seats_of(number), self._ray.get(question), strict=True):
-                        self._board[seat.number * cells.ROW : (seat.number + 1) * cells.ROW] = row
+                        self._row_bytes[seat.number * cells.ROW : (seat.number + 1) * cells.ROW] = row
         self._refreshed = time.monotonic()
 
     def statistics(self) -> list[dict[str, Any]]:

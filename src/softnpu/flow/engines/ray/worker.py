@@ -36,7 +36,7 @@ Arrival = tuple[int, int, list[Item], list[Any]]
 class Worker:
     """The runners of one process of the layout. `deliver` may be called from any thread, `run` is the thread of the calls."""
 
-    def __init__(self, spec: WorkerSpec, board: Any, put: Any) -> None:
+    def __init__(self, spec: WorkerSpec, rows: Any, put: Any) -> None:
         self.process = spec.process
         self.layout = spec.layout
         self.plan = spec.plan
@@ -50,7 +50,7 @@ class Worker:
         self._several = self.plan.keeps_user_ids()
         self._watched: list[tuple[int, int, int, int, int, int]] = []
         self._seats = self.layout.seats_of(self.process)
-        self._runners = {seat.number: self._runner(spec, seat, Cells(board, at)) for at, seat in enumerate(self._seats)}
+        self._runners = {seat.number: self._runner(spec, seat, Cells(rows, at)) for at, seat in enumerate(self._seats)}
         self._clerk = Clerk("dataflow clerk", self._pause)
         self.box = Box(APPLICATION)
         self.link = self._connect(spec, put)
