@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import WARNING, log
@@ -23,6 +23,22 @@ _REMEDY = "SOFTNPU_CHECK without `strict` allows it here; the chip does not"
 WIDE = 4096
 _REFLECTED = (2, 3)
 _YUV440 = (1000, 1001)
+
+
+class _Call(NamedTuple):
+    """The facts of a call that rules speak of, as plain numbers: the answer is remembered by them."""
+
+    engine: str
+    role: str
+    chip: str
+    shape: tuple[int, int, int, int, int] | None  # width, height, their strides, pixel format
+    region: tuple[int, int, int, int] | None  # left, top, width, height
+    paste: tuple[int, int, int, int] | None
+    target: tuple[int, int] | None
+    interpolation: int | None
+    stream: tuple[int, int] | None
+    resize: bool
+    version: int
 
 
 def family() -> str:
@@ -125,9 +141,10 @@ def check(
     video; `resize` marks the one call that some chips allow larger pictures for.
     """
     shape = None if picture is None else (picture.width, picture.height, picture.width_stride, picture.height_stride, picture.format)  # fmt: skip
-    broken = _broken(
-        engine, role, family(), shape, _corners(region), _corners(paste), target, interpolation, stream, resize, version
-    )
+    frame, spot = _corners(region), _corners(paste)
+    # by place, not by name: names would cost a microsecond each time
+    call = _Call(engine, role, family(), shape, frame, spot, target, interpolation, stream, resize, version)
+    broken = _broken(call)
     if broken:
         _tell(codes.INVALID_PARAM, broken)
     if picture is not None and picture.address and strict():
@@ -166,30 +183,33 @@ def _tell(code: int, broken: tuple[str, ...]) -> None:
     _note(name, broken)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)  # a set of what was said already: the same words are logged once
 def _note(name: str, broken: tuple[str, ...]) -> None:
-    """Once for each."""
+    """Log what the chip would refuse, once for each chip and reason."""
     log().write(WARNING, f"{name} would refuse this: {'; '.join(broken)}", "DVPP", "check")
 
 
 @functools.lru_cache(maxsize=4096)
-def _broken(engine: str, role: str, chip: str, shape: Any, region: Any, paste: Any, target: Any, interpolation: Any, stream: Any, resize: bool, version: int) -> tuple[str, ...]:  # fmt: skip
-    limits = row(engine, chip)
+def _broken(call: _Call) -> tuple[str, ...]:
+    """The rules that a call breaks, a sentence each."""
+    limits, shape, region, paste = row(call.engine, call.chip), call.shape, call.region, call.paste
     broken: list[str] = []
     if shape is not None:
-        broken += _picture(role, limits, shape, resize)
+        broken += _picture(call.role, limits, shape, call.resize)
     if region is not None:
         broken += _region(limits, region, shape)
     if paste is not None and paste[0] % limits.get("paste_left", 1):
         broken.append(f"the paste region starts at column {paste[0]}, no multiple of {limits['paste_left']}")
     if paste is not None and limits.get("crop_parity") and (paste[1] % 2 or paste[2] % 2 or paste[3] % 2):
         broken.append(f"the paste region {paste[2]}x{paste[3]} at row {paste[1]} must start even and end odd")
-    if region is not None and target is not None and "scale" in limits:
-        broken += _scaling(limits["scale_v1" if version == 1 and "scale_v1" in limits else "scale"], region[2:], target)
+    if region is not None and call.target is not None and "scale" in limits:
+        scale = limits["scale_v1" if call.version == 1 and "scale_v1" in limits else "scale"]
+        broken += _scaling(scale, region[2:], call.target)
+    interpolation = call.interpolation
     if interpolation is not None and interpolation not in limits.get("interpolations", (interpolation,)):
         broken.append(f"interpolation {interpolation} is not among {limits['interpolations']}")
-    if stream is not None:
-        broken += _within(limits["stream"], stream[0], stream[1], "the video")
+    if call.stream is not None:
+        broken += _within(limits["stream"], call.stream[0], call.stream[1], "the video")
     return tuple(broken)
 
 
