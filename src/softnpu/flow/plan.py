@@ -66,6 +66,13 @@ class Function:
     stream: bool = False
 
 
+# The loaders of `bodies/`, one for each kind of node. Names, not functions: a worker imports only what it runs.
+FUNCTION_LOADER = "softnpu.flow.bodies.function:load"
+UDF_LOADER = "softnpu.flow.bodies.udf:load"
+MODEL_LOADER = "softnpu.flow.bodies.model:load"
+TORCH_LOADER = "softnpu.flow.bodies.torch_module:load"
+
+
 @dataclass
 class BodySpec:
     """How a worker makes the node's body: a loader `module:function` of ours, and plain data for it."""

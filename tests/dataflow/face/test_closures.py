@@ -15,9 +15,8 @@ from softnpu.flow import codes
 from softnpu.flow.bodies.closure import Closures
 from softnpu.flow.bodies.model import ModelBody
 from softnpu.flow.body import InstanceInfo
-from softnpu.flow.models import build as model_build
 from softnpu.flow.models.build import ModelSource, build
-from softnpu.flow.plan import INPUT, BodySpec, Function, Node, Plan, Port
+from softnpu.flow.plan import INPUT, MODEL_LOADER, BodySpec, Function, Node, Plan, Port
 from tests.dataflow.dataflow_support import arithmetic, arrays, tensor
 
 ONNX = 2
@@ -107,6 +106,6 @@ def test_closure_runs_a_nested_graph(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_model_that_cannot_be_loaded_fails_at_the_start() -> None:
 
-    broken = BodySpec(model_build.LOADER, {"name": "x", "om": b"IMOD" + bytes(400), "inputs": [], "outputs": []})
+    broken = BodySpec(MODEL_LOADER, {"name": "x", "om": b"IMOD" + bytes(400), "inputs": [], "outputs": []})
     with pytest.raises(NpuError):
         Closures({"net": broken}).start(InstanceInfo("node", 1, 1))

@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 import dataflow as df
+from softnpu.flow.drawing.process_point import FUNCTION
 from softnpu.flow.watch.arrange import arrange
 from softnpu.flow.watch.picture import render
-from softnpu.flow.watch.sketch import FUNCTION, INPUT, OUTPUT, Box, Line, Sketch, sketch
+from softnpu.flow.watch.sketch import INPUT, OUTPUT, Box, Line, Sketch, sketch
 from softnpu.flow.watch.svg import _size
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -16,7 +16,6 @@ from softnpu.flow.message import TORCH_TENSOR, Message
 from softnpu.flow.values import torch_door
 from softnpu.flow.values.register import pickle_loads
 
-LOADER = "softnpu.flow.bodies.torch_module:load"
 Function = tuple[Callable[..., Any], tuple[int, ...]]  # what is called, and the node's outputs that it writes
 
 

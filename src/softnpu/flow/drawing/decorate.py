@@ -15,7 +15,7 @@ from softnpu.flow.drawing import workspace
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import FuncProcessPoint
 from softnpu.flow.functions import work
-from softnpu.flow.plan import Function
+from softnpu.flow.plan import FUNCTION_LOADER, Function
 
 _METHOD_KEYS = ("num_returns", "stream_input", "choice_output")
 _KEYS = (*_METHOD_KEYS, "resources", "env_hook_func", "visible_device_enable")
@@ -29,7 +29,7 @@ class Options:
     """The options of a decorator, and which body runs the code."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    loader: str = work.FUNCTION_LOADER
+    loader: str = FUNCTION_LOADER
     on_device: bool = False
     extra: dict[str, Any] = field(default_factory=dict)  # more for the body; plain data
 

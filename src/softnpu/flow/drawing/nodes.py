@@ -7,7 +7,7 @@ from typing import Any
 
 from softnpu.flow import log
 from softnpu.flow.drawing import naming
-from softnpu.flow.drawing.process_point import ProcessPoint
+from softnpu.flow.drawing.process_point import NodePorts, ProcessPoint
 from softnpu.flow.errors import DfException, DfTypeError
 from softnpu.flow.plan import CountRule, Function, TimeRule
 from softnpu.flow.values.tensor import Tensor, TensorDesc
@@ -224,6 +224,10 @@ class FlowNode:
             if source is None:
                 raise DfException(f"Input {index} of node {self.name} is not connected{self._hint(index)}.")
         return [source for source in self._input_anchors if source is not None]
+
+    def _ports(self) -> NodePorts:
+        """As process points see it."""
+        return NodePorts(self.name, self.input_num, self.output_num, self._input_map, self._output_map)
 
     def _hint(self, index: int) -> str:
         functions = () if self.point is None else self.point._functions

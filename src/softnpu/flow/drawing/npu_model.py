@@ -13,13 +13,12 @@ from typing import Any
 
 from softnpu.flow import log
 from softnpu.flow.bodies.function import construct
-from softnpu.flow.bodies.torch_module import LOADER
 from softnpu.flow.drawing import decorate
 from softnpu.flow.drawing.nodes import FlowNode, add_methods
 from softnpu.flow.drawing.points import Framework, GraphProcessPoint
 from softnpu.flow.errors import DfException
 from softnpu.flow.models.source import ModelSource
-from softnpu.flow.plan import Function
+from softnpu.flow.plan import TORCH_LOADER, Function
 from softnpu.flow.values import dtypes, torch_door
 from softnpu.flow.values.tensor import TensorDesc
 
@@ -49,7 +48,7 @@ def _decorated(target: Any, options: dict[str, Any]) -> Any:
         if wrong:
             raise TypeError(f"npu_model: {', '.join(wrong)} is for classes; {_name(target)} is none")
         _refuse_stream(target, {})
-    decorated = decorate.decorate(target, decorate.Options(options, loader=LOADER, on_device=True))
+    decorated = decorate.decorate(target, decorate.Options(options, loader=TORCH_LOADER, on_device=True))
     if inspect.isclass(target):
         for function, choice in decorate.methods(decorated, decorated._df_options):
             _refuse_stream(getattr(target, function.name), {"stream_input": function.stream, "choice_output": choice})

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from softnpu.flow import log
 from softnpu.flow.drawing import naming, project, workspace
 from softnpu.flow.drawing.nodes import FlowNode
-from softnpu.flow.drawing.process_point import Plannable, ProcessPoint
+from softnpu.flow.drawing.process_point import MODEL, NodeBody, NodePorts, Plannable, ProcessPoint
 from softnpu.flow.errors import DfException
 from softnpu.flow.functions import work
-from softnpu.flow.plan import Function
+from softnpu.flow.models.source import ModelSource
+from softnpu.flow.plan import UDF_LOADER, BodySpec, Function, Plan
 from softnpu.flow.values.dtypes import DType
 
 
@@ -24,6 +29,8 @@ class Framework(enum.Enum):
 
 class GraphProcessPoint(ProcessPoint):
     """A model file."""
+
+    _kind = MODEL
 
     def __init__(
         self,
@@ -46,6 +53,33 @@ class GraphProcessPoint(ProcessPoint):
         node.add_process_point(self)
         return node
 
+    def _models(self, options: Mapping[str, str], ports: NodePorts | None = None) -> dict[str, ModelSource]:
+        source = ModelSource(
+            framework=self.framework.value,
+            path=str(self.graph_file),
+            name=self.name,
+            load_params=self.load_params,
+            config_path=self.compile_config_path or "",
+            options=options,
+        )
+        if ports is not None:
+            inputs, outputs = ports.inverse("input"), ports.inverse("output")
+            source = replace(
+                source, input_num=ports.input_num, output_num=ports.output_num, inputs=inputs, outputs=outputs
+            )
+        return {"": source}
+
+    def _body(self, ports: NodePorts, models: Mapping[str, BodySpec]) -> NodeBody:
+        return NodeBody((ports.whole(),), models[""])
+
+    def _closure(self, model: BodySpec | None) -> BodySpec:
+        """What a function runs by key: its model, compiled."""
+        assert model is not None, "every model was compiled"
+        return model
+
+    def _small_print(self, node: str) -> list[str]:
+        return [f"{self.framework.name} {Path(str(self.graph_file)).name}"]
+
 
 class FlowGraphProcessPoint(ProcessPoint):
     """A nested graph, for functions that invoke it."""
@@ -59,6 +93,10 @@ class FlowGraphProcessPoint(ProcessPoint):
             raise DfException(f"Graph {flow_graph.name} was already fed; only a fresh graph can be nested.")
         super().__init__(compile_config_path, name)
         self.flow_graph = flow_graph
+
+    def _closure(self, model: BodySpec | None) -> Plan:
+        """What a function runs by key: the graph, planned."""
+        return self.flow_graph.plan(nested=True)
 
 
 class FuncProcessPoint(ProcessPoint):
@@ -117,6 +155,36 @@ class FuncProcessPoint(ProcessPoint):
             raise DfException(f"{self.name} already has a closure {graph_key!r}.")
         self.closures[graph_key] = pp
         return self
+
+    def _models(self, options: Mapping[str, str], ports: NodePorts | None = None) -> dict[str, ModelSource]:
+        return {key: source for key, pp in self.closures.items() for source in pp._models(options).values()}
+
+    def _body(self, ports: NodePorts, models: Mapping[str, BodySpec]) -> NodeBody | None:
+        node_work = self.work
+        if node_work is None:
+            return None
+        inputs, outputs = ports.indexes("input", node_work.input_num), ports.indexes("output", node_work.output_num)
+        functions = tuple(
+            replace(each, inputs=tuple(inputs[i] for i in each.inputs), outputs=tuple(outputs[i] for i in each.outputs))
+            for each in node_work.functions
+        )
+        if (self.closures or self.init_params) and node_work.loader != UDF_LOADER:
+            log.warning(
+                "node %s: a decorated function has no context, so its closures and parameters are of no use", ports.node
+            )
+        data = {
+            **node_work.data,
+            "functions": node_work.functions,
+            "output_map": outputs,
+            "attributes": dict(self.init_params),
+            "closures": {key: pp._closure(models.get(key)) for key, pp in self.closures.items()},
+        }
+        return NodeBody(functions, BodySpec(node_work.loader, data), node_work.resources, node_work.visible_device)
+
+    def _small_print(self, node: str) -> list[str]:
+        names = [function.name + (" (stream)" if function.stream else "") for function in self.functions]
+        lines = [", ".join(names)] if names and names != [node] else []
+        return lines + [f"calls {key}" for key in self.closures]
 
 
 _SCALARS = (str, int, float, bool, DType)

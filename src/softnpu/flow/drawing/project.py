@@ -8,6 +8,7 @@ from softnpu.flow import codes
 from softnpu.flow.drawing.function_config import function_config
 from softnpu.flow.errors import DfException
 from softnpu.flow.functions import work
+from softnpu.flow.plan import UDF_LOADER
 
 
 def read(path: str) -> work.Work:
@@ -25,7 +26,7 @@ def read(path: str) -> work.Work:
     data["path"].insert(0, str(source.parent))
     data.update(module=source.stem, file=str(source), source=source.read_text(encoding="utf-8"))
     return work.Work(
-        source.stem, config.functions, work.UDF_LOADER, data, config.resources, config.visible_device, config.output_num
+        source.stem, config.functions, UDF_LOADER, data, config.resources, config.visible_device, config.output_num
     )
 
 

@@ -11,11 +11,9 @@ from typing import Any
 
 from softnpu.flow import codes
 from softnpu.flow.errors import DfException
-from softnpu.flow.plan import Function
+from softnpu.flow.plan import UDF_LOADER, Function
 from softnpu.flow.values import register
 
-FUNCTION_LOADER = "softnpu.flow.bodies.function:load"
-UDF_LOADER = "softnpu.flow.bodies.udf:load"
 PORTS = "_flow_ports"  # what `proc_wrapper` leaves on a method
 
 

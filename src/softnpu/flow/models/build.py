@@ -28,12 +28,11 @@ from softnpu.flow.errors import DfException
 from softnpu.flow.models.config import ModelConfig, input_shape_text, read_config
 from softnpu.flow.models.inputs import ONNX, TENSORFLOW, Input, inputs_of, retyped
 from softnpu.flow.models.source import ModelSource as ModelSource
-from softnpu.flow.plan import BodySpec
+from softnpu.flow.plan import MODEL_LOADER, BodySpec
 from softnpu.graph.inout import SHAPE_INPUT
 from softnpu.graph.om import Om
 
 MINDSPORE = 3
-LOADER = "softnpu.flow.bodies.model:load"
 CACHE_DIR, GRAPH_KEY = "ge.graph_compiler_cache_dir", "ge.graph_key"
 _EMBEDDED_BYTES = 4 << 20
 _ATC_FRAMEWORKS = {TENSORFLOW: 3, ONNX: 5}
@@ -250,4 +249,4 @@ def _spec(source: ModelSource, om: Path, keep: bool, names: Sequence[str] = ()) 
         data["path"] = str(om.resolve())
     else:
         data["om"] = om.read_bytes()
-    return BodySpec(LOADER, data)
+    return BodySpec(MODEL_LOADER, data)

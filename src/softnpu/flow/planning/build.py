@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from softnpu.base import config
-from softnpu.flow import log
 from softnpu.flow.drawing.nodes import ATTR_DEPTH, ATTR_FLOW, ATTR_POLICY, FlowData, FlowNode, FlowOutput
-from softnpu.flow.drawing.points import FlowGraphProcessPoint, FuncProcessPoint, GraphProcessPoint
+from softnpu.flow.drawing.process_point import NodeBody
 from softnpu.flow.errors import DfException
-from softnpu.flow.functions.work import UDF_LOADER
 from softnpu.flow.models.source import ModelSource
-from softnpu.flow.plan import DEFAULT_DEPTH, INPUT, AlignRule, BodySpec, Function, Node, Plan, Port
+from softnpu.flow.plan import DEFAULT_DEPTH, INPUT, AlignRule, BodySpec, Node, Plan, Port
 from softnpu.flow.planning import deploy, numa, validate
 
 DEPLOY_FILE = "ge.experiment.data_flow_deploy_info_path"
@@ -168,143 +166,58 @@ def _edges(drawing: Drawing, number: dict[FlowNode, int]) -> dict[Port, tuple[Po
 
 # ---- models --------------------------------------------------------------------------------------------------------------
 
-Key = tuple[FlowNode, str]  # a node and the key of its closure; "" for the node's own model
+Models = dict[FlowNode, dict[str, BodySpec]]  # by node, and by the keys that its process point gave them
 
 
-def _models(drawing: Drawing, options: dict[str, str], parallel: bool) -> dict[Key, BodySpec]:
-    """All model files of the graph, compiled together."""
-    sources: dict[Key, ModelSource] = {}
+def _models(drawing: Drawing, options: dict[str, str], parallel: bool) -> Models:
+    """All model files of the graph, compiled together; for each node those of its process point."""
+    sources: dict[tuple[FlowNode, str], ModelSource] = {}
     for node in drawing.nodes:
-        point = node.point
-        if isinstance(point, GraphProcessPoint):
-            maps = (_inverse(node, "input"), _inverse(node, "output"))
-            sources[node, ""] = _source(point, options, node.input_num, node.output_num, *maps)
-        elif isinstance(point, FuncProcessPoint):
-            for key, closure in point.closures.items():
-                if isinstance(closure, GraphProcessPoint):
-                    sources[node, key] = _source(closure, options)
+        if node.point is not None:
+            for key, source in node.point._models(options, node._ports()).items():
+                sources[node, key] = source
     if not sources:
         return {}
     from softnpu.flow.models.build import build_all  # the compiler: 30 ms that most graphs save
 
-    return dict(zip(sources, build_all(list(sources.values()), parallel), strict=True))
-
-
-def _source(
-    point: GraphProcessPoint,
-    options: dict[str, str],
-    input_num: int | None = None,
-    output_num: int | None = None,
-    inputs: tuple[int, ...] = (),
-    outputs: tuple[int, ...] = (),
-) -> ModelSource:
-    return ModelSource(
-        framework=point.framework.value,
-        path=str(point.graph_file),
-        name=point.name,
-        input_num=input_num,
-        output_num=output_num,
-        load_params=point.load_params,
-        config_path=point.compile_config_path or "",
-        options=options,
-        inputs=inputs,
-        outputs=outputs,
-    )
+    models: Models = {}
+    for (node, key), spec in zip(sources, build_all(list(sources.values()), parallel), strict=True):
+        models.setdefault(node, {})[key] = spec
+    return models
 
 
 # ---- nodes ---------------------------------------------------------------------------------------------------------------
 
 
-def _map(node: FlowNode, what: str, count: int) -> list[int]:
-    """For each index of the process point the node's; what `map_…` did not say goes by order."""
-    told = node._input_map if what == "input" else node._output_map
-    limit = node.input_num if what == "input" else node.output_num
-    if count != limit or any(index >= count for index in told):
-        raise DfException(
-            f"Node {node.name} has {limit} {what}s, its process point {count}"
-            + (f"; map_{what} names {max(told)}" if told and max(told) >= count else "")
-            + ". The numbers have to be the same."
-        )
-    rest = iter([index for index in range(limit) if index not in told.values()])
-    try:
-        indexes = [told[index] if index in told else next(rest) for index in range(count)]
-    except StopIteration:
-        indexes = []
-    if sorted(indexes) != list(range(limit)):
-        raise DfException(
-            f"Node {node.name}: map_{what} gives {what}s of the process point to {told}; each has to be there once."
-        )
-    return indexes
-
-
-def _inverse(node: FlowNode, what: str) -> tuple[int, ...]:
-    """For each index of the node the model's; empty when they are the same."""
-    indexes = _map(node, what, node.input_num if what == "input" else node.output_num)
-    inverse = tuple(indexes.index(index) for index in range(len(indexes)))
-    return () if inverse == tuple(range(len(indexes))) else inverse
-
-
-def _node(node: FlowNode, models: dict[Key, BodySpec], bare: bool) -> Node:
-    point = node.point
-    whole: tuple[Function, ...] = (Function(node.name, tuple(range(node.input_num)), tuple(range(node.output_num))),)
-    resources: dict[str, int] = {}
-    visible = False
-    if bare:
-        functions, body = whole, BodySpec("")
-    elif isinstance(point, GraphProcessPoint):
-        functions, body = whole, models[node, ""]
-    elif isinstance(point, FuncProcessPoint) and point.work is not None:
-        functions, body = _function_body(node, point, models)
-        resources, visible = point.work.resources, point.work.visible_device
-    else:
-        what = "no process point; add one with add_process_point"
-        if point is not None:
-            what = f"the process point {point.name}, which does nothing; give it py_func or compile_config_path"
-        raise DfException(f"Node {node.name} has {what}.")
+def _node(node: FlowNode, models: Models, bare: bool) -> Node:
+    does = NodeBody((node._ports().whole(),), BodySpec("")) if bare else _body(node, models)
     attributes = node.attributes
     tuned = attributes.get(ATTR_FLOW, True)
     return Node(
         name=node.name,
         input_num=node.input_num,
         output_num=node.output_num,
-        functions=functions,
-        body=body,
+        functions=does.functions,
+        body=does.body,
         alias=node.alias,
         batches={index: batch.rule() for index, batch in node.batches.items()},
         depth=int(attributes.get(ATTR_DEPTH, DEFAULT_DEPTH)) if tuned else DEFAULT_DEPTH,
         overwrite=bool(tuned) and attributes.get(ATTR_POLICY) == "OVERWRITE",
         balance=node.balance,
-        resources=resources,
-        visible_device=visible,
+        resources=does.resources,
+        visible_device=does.visible_device,
         on_device=node.on_device or attributes.get("_npu_sched_model") == 1,
     )
 
 
-def _function_body(
-    node: FlowNode, point: FuncProcessPoint, models: dict[Key, BodySpec]
-) -> tuple[tuple[Function, ...], BodySpec]:
-    work = point.work
-    assert work is not None
-    inputs, outputs = _map(node, "input", work.input_num), _map(node, "output", work.output_num)
-    functions = tuple(
-        replace(each, inputs=tuple(inputs[i] for i in each.inputs), outputs=tuple(outputs[i] for i in each.outputs))
-        for each in work.functions
-    )
-    if (point.closures or point.init_params) and work.loader != UDF_LOADER:
-        log.warning(
-            "node %s: a decorated function has no context, so its closures and parameters are of no use", node.name
+def _body(node: FlowNode, models: Models) -> NodeBody:
+    """What the process point says; DfException where there is none, or it does nothing."""
+    point = node.point
+    if point is None:
+        raise DfException(f"Node {node.name} has no process point; add one with add_process_point.")
+    body = point._body(node._ports(), models.get(node, {}))
+    if body is None:
+        raise DfException(
+            f"Node {node.name} has the process point {point.name}, which does nothing; give it py_func or compile_config_path."
         )
-    data = {
-        **work.data,
-        "functions": work.functions,
-        "output_map": outputs,
-        "attributes": dict(point.init_params),
-        "closures": {key: _closure(node, key, closure, models) for key, closure in point.closures.items()},
-    }
-    return functions, BodySpec(work.loader, data)
-
-
-def _closure(node: FlowNode, key: str, closure: Any, models: dict[Key, BodySpec]) -> BodySpec | Plan:
-    if isinstance(closure, FlowGraphProcessPoint):
-        return closure.flow_graph.plan(nested=True)
-    return models[node, key]
+    return body

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softnpu.flow import codes
+from softnpu.flow.drawing.process_point import MODEL
 from softnpu.flow.errors import DfException
 from softnpu.flow.watch.metrics import Metrics, Row
-from softnpu.flow.watch.sketch import INPUT, MODEL, OUTPUT, Box, Sketch, sketch
+from softnpu.flow.watch.sketch import INPUT, OUTPUT, Box, Sketch, sketch
 from softnpu.flow.watch.svg import svg
 from softnpu.flow.watch.words import duration, rate, share
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from softnpu.flow.drawing.nodes import ATTR_DEPTH, ATTR_POLICY, CountBatch, FlowData, FlowNode
-from softnpu.flow.drawing.points import FuncProcessPoint, GraphProcessPoint
+from softnpu.flow.drawing.process_point import FUNCTION
 
 if TYPE_CHECKING:
     from softnpu.flow.application.graph import FlowGraph
 
-FUNCTION, MODEL, NPU_MODEL, INPUT, OUTPUT = "function", "model", "npu_model", "input", "output"
+NPU_MODEL, INPUT, OUTPUT = "npu_model", "input", "output"  # beside the kinds of process points
 
 
 @dataclass
@@ -79,14 +78,9 @@ def _box(node: FlowNode) -> Box:
     point = node.point
     lines = [f"alias {node.alias}"] if node.alias and node.alias != node.name else []
     kind = FUNCTION
-    if isinstance(point, GraphProcessPoint):
-        kind = MODEL
-        lines.append(f"{point.framework.name} {Path(str(point.graph_file)).name}")
-    elif isinstance(point, FuncProcessPoint):
-        names = [function.name + (" (stream)" if function.stream else "") for function in point.functions]
-        if names and names != [node.name]:
-            lines.append(", ".join(names))
-        lines += [f"calls {key}" for key in point.closures]
+    if point is not None:
+        kind = point._kind
+        lines += point._small_print(node.name)
     if node.on_device or node.attributes.get("_npu_sched_model") == 1:
         kind = NPU_MODEL
     queue = [f"depth {node.attributes[ATTR_DEPTH]}"] if ATTR_DEPTH in node.attributes else []
