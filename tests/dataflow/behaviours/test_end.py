@@ -36,7 +36,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("way", ["exit", signal.SIGKILL, signal.SIGTERM])
-def test_nothing_stays_behind(tmp_path: pathlib.Path, way) -> None:
+def test_no_process_and_no_file_stays_behind_however_a_program_ends(tmp_path: pathlib.Path, way) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     pipe = subprocess.PIPE

@@ -1,4 +1,4 @@
-"""What nodes do, behaviours 29 to 36, on every engine; streams (33) have a file of their own."""
+"""What nodes do, on every engine; functions that read streams have a file of their own."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Combine:
 
 
 @pytest.mark.on_ray
-def test_conditional_output(engine) -> None:
+def test_a_function_may_write_only_some_of_its_outputs(engine) -> None:
     data = df.FlowData()
     a, b, c, d = node(Control, 1, 4)(data)
     graph = df.FlowGraph([node(Combine, 2, 1, name="add")(a, b), node(Combine, 2, 1, name="multiply")(c, d)])
@@ -157,7 +157,7 @@ def test_conditional_output(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_generator(engine) -> None:
+def test_every_value_a_generator_yields_is_a_message(engine) -> None:
     @df.pyflow
     def count(a):
         for number in range(5):
@@ -192,7 +192,7 @@ def test_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
     assert graph.fetch(timeout=5000) == ([1, "second"], 0)
 
 
-def test_choice_output(engine) -> None:
+def test_choice_output_decides_which_outputs_are_sent(engine) -> None:
     @df.pyflow(num_returns=2, choice_output=lambda value: value > 0)
     def split(a):
         return a, -a
@@ -205,7 +205,7 @@ def test_choice_output(engine) -> None:
     assert graph.fetch([0], 0)[1] == graph.fetch([1], 0)[1] == EMPTY
 
 
-def test_wrong_results(engine) -> None:
+def test_results_of_the_wrong_number_fail_their_transaction(engine) -> None:
     @df.pyflow(num_returns=2)
     def two(kind):
         return {"list": [1, 2], "short": (1,), "long": (1, 2, 3), "scalar": 1, "right": (1, 2)}[kind]
@@ -242,7 +242,7 @@ class Code:
         return code or run_context.set_output(0, input_flow_msgs[0])
 
 
-def test_codes_of_low_level_functions(engine) -> None:
+def test_the_code_of_a_low_level_function_is_the_code_of_the_fetch(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(Code, 1, 1)(data)])
     for code in (9900001, 0, 564000):

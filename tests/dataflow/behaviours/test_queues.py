@@ -1,4 +1,4 @@
-"""Invoked closures and the queues between nodes, behaviours 41 to 43, on every engine."""
+"""Invoked closures and the queues between nodes, on every engine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def closure_graph(udf: type, closures: dict[str, Any], **params: Any):
 
 
 @pytest.mark.parametrize("key", ["net", "graph", "unknown"])
-def test_closures(engine, key, tmp_path: pathlib.Path) -> None:
+def test_a_function_runs_a_model_or_graph_by_its_key(engine, key, tmp_path: pathlib.Path) -> None:
     model = str(arithmetic(tmp_path / "model.onnx"))
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     total, scaled = df.GraphProcessPoint(df.Framework.ONNX, model).fnode(2, 2)(inner_a, inner_b)
@@ -90,7 +90,7 @@ def test_closures(engine, key, tmp_path: pathlib.Path) -> None:
             np.testing.assert_allclose(tensor.numpy(), (A * number + B) * A * number - B, rtol=1e-6)
 
 
-def test_timeout(engine) -> None:
+def test_a_closure_that_is_late_is_given_up_and_its_result_is_nobodys(engine) -> None:
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     inner = df.FlowGraph([node(Slow, 2, 1)(inner_a, inner_b)])
     a, b, graph = closure_graph(Impatient, {"slow": df.FlowGraphProcessPoint(inner)})
@@ -147,7 +147,7 @@ def _received(graph: df.FlowGraph, count: int) -> bool:
     return rows["gated_fnode"]["received"] >= count
 
 
-def test_fifo_blocks(engine) -> None:
+def test_a_full_fifo_refuses_and_keeps_what_it_has(engine) -> None:
     value, opener, graph = gate(3, "FIFO")
     assert [graph.feed({value: number}, 0, True) for number in range(5)] == [0, 0, 0, FULL, FULL]
     for _ in range(3):

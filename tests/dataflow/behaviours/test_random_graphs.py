@@ -77,7 +77,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_graph(engine: str, seed: int) -> None:
+def test_a_random_graph_gives_what_plain_python_gives(engine: str, seed: int) -> None:
     made = Graph(seed)
     large = seed % 4 == 3
     rounds = 60 if large else 150

@@ -1,4 +1,4 @@
-"""Functions that take from queues themselves, and sources: behaviour 33, on every engine."""
+"""Functions that take from queues themselves, and sources, on every engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_two_of_one_and_one_of_the_other(engine) -> None:
     assert graph.fetch(timeout=0) == ([], EMPTY)
 
 
-def test_queue(engine) -> None:
+def test_a_stream_function_reads_its_input_as_a_python_queue(engine) -> None:
     @df.pyflow
     class Reader:
         def __init__(self):
@@ -127,7 +127,7 @@ def test_results_of_a_stream_are_numbered(engine) -> None:
         assert (tensor.numpy().tolist(), info.transaction_id, code) == ([wanted], turn, 0)
 
 
-def test_plain_function_as_source(engine) -> None:
+def test_a_plain_function_without_inputs_is_a_source(engine) -> None:
     @df.pyflow
     class Ticks:
         def __init__(self):

@@ -100,7 +100,7 @@ def test_from_one_graph_into_another(engine) -> None:
     assert code == 0 and np.array_equal(again.numpy(), big) and np.array_equal(tensor.numpy(), big)
 
 
-def test_rebuilt_after_finalize(engine) -> None:
+def test_a_graph_can_be_built_again_after_finalize(engine) -> None:
     for _ in range(3):
         a, b, graph = pair()
         assert (a.name, graph.nodes[0].name) == ("FlowData", "add_fnode")
@@ -112,7 +112,7 @@ def test_rebuilt_after_finalize(engine) -> None:
         df.init({"softnpu.flow.engine": engine})
 
 
-def test_built_in_another_thread(engine) -> None:
+def test_a_graph_built_in_another_thread_runs_in_this_one(engine) -> None:
     def work() -> tuple[list[object], int]:
         a, b, graph = pair()
         assert graph.feed({a: "x", b: "y"}) == 0

@@ -1,4 +1,4 @@
-"""Faults of the embedded engine that a review found: each of them hung, lost, doubled or spoiled something before."""
+"""The embedded engine hangs, loses, doubles and spoils nothing: limits of counters, descriptors, pipes and batches."""
 
 from __future__ import annotations
 

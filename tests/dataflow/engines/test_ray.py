@@ -1,4 +1,4 @@
-"""The engine ray: what is its own. The behaviours that all engines share run on it in test_behaviours_*."""
+"""The engine ray: what is its own. The behaviours that all engines share run on it in `behaviours/`."""
 
 from __future__ import annotations
 

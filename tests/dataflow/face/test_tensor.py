@@ -1,4 +1,4 @@
-"""TensorDesc, Tensor, alloc_tensor and FlowInfo (behaviours 3, 4, 15)."""
+"""TensorDesc, Tensor, alloc_tensor and FlowInfo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_data_types(name: str) -> None:
+def test_data_types_have_the_numbers_of_the_manual(name: str) -> None:
     number, kind = NUMBERS[name]
     dtype = getattr(df, name)
     assert int(dtype.dtype) == number and repr(dtype) == name
@@ -30,7 +30,7 @@ def test_data_types(name: str) -> None:
     assert made._tensor_desc == df.TensorDesc(dtype, [2]) and made.get_data_type() is kind
 
 
-def test_desc_refuses() -> None:
+def test_a_descriptor_refuses_wrong_types_and_shapes() -> None:
     for dtype in (np.float32, 0, None):
         with pytest.raises(df.DfException) as error:
             df.TensorDesc(dtype, [1])
@@ -51,7 +51,7 @@ def test_desc_equality_and_text() -> None:
         hash(desc)
 
 
-def test_numpy_shares_memory() -> None:
+def test_numpy_shares_the_memory_of_the_tensor() -> None:
     array = np.arange(4, dtype=np.int32)
     made = df.Tensor(array)
     made.numpy()[0] = 9
@@ -60,7 +60,7 @@ def test_numpy_shares_memory() -> None:
     assert array[1] == 1
 
 
-def test_tensor_of_tensor() -> None:
+def test_a_tensor_of_a_tensor_is_a_copy() -> None:
     first = df.Tensor([1.5, 2.5])
     second = df.Tensor(first)
     second.numpy()[0] = 0
@@ -69,7 +69,7 @@ def test_tensor_of_tensor() -> None:
     assert third.numpy().tolist() == [1, 2] and third.get_data_type() is np.int32
 
 
-def test_tensor_refuses() -> None:
+def test_a_tensor_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(df.DfException) as error:
         df.Tensor(np.zeros((4, 4))[:, ::2])
     assert code_of(error) == 145000
@@ -113,7 +113,7 @@ def test_bf16_is_first_class() -> None:
     assert not hasattr(df, "DT_BF16")
 
 
-def test_accessors_and_reshape() -> None:
+def test_a_tensor_tells_its_shape_and_size_and_can_be_reshaped() -> None:
     made = df.Tensor(np.arange(6, dtype=np.int16))
     assert (made.get_shape(), made.get_data_size(), made.get_element_cnt()) == ([6], 12, 6)
     assert made.reshape([2, 3]) == 0 and made.get_shape() == [2, 3] and made.numpy()[1, 0] == 3
@@ -132,7 +132,7 @@ def test_alloc_tensor_is_aligned(align: int) -> None:
     assert made.numpy().sum() == 105
 
 
-def test_alloc_tensor_refuses() -> None:
+def test_alloc_tensor_refuses_wrong_types_and_alignments() -> None:
     for dtype in ("x", 3, np.complex64, None):
         with pytest.raises(TypeError):
             df.alloc_tensor([1], dtype)
@@ -157,7 +157,7 @@ def test_engines_provide_the_memory() -> None:
     assert df.alloc_tensor([2], df.DT_INT16).get_data_size() == 4 and len(asked) == 1
 
 
-def test_flow_info() -> None:
+def test_flow_info_holds_64_bytes_of_user_data() -> None:
     info = df.FlowInfo(1, 2, df.FlowFlag.DATA_FLOW_FLAG_EOS, 4)
     assert repr(info) == "FlowInfo(start_time=1, end_time=2, flow_flags=1, transaction_id=4)"
     info.set_user_data(b"abcd", 2)

@@ -16,13 +16,16 @@ import pytest
 import torch
 from torch import nn
 
-from softnpu.base.dtypes import from_ge
 from softnpu.graph.wire import decode
 from softnpu.observe._dump_file import DUMP_DATA
-from softnpu.spec._generated.dtypes import DTYPES
 
 npu = torch.npu
+# DataType in ge_ir.proto, which dump files use.
 BF16 = 27
+NUMPY_TYPES = {
+    1: np.float32, 2: np.float16, 3: np.int8, 4: np.uint8, 5: np.int16, 6: np.uint16, 7: np.int32, 8: np.int64,
+    9: np.uint32, 10: np.uint64, 11: np.bool_, 12: np.float64, 16: np.complex64, 17: np.complex128, BF16: np.uint16,
+}  # fmt: skip
 
 
 def configuration(folder: Path, **change: Any) -> str:
@@ -40,10 +43,9 @@ def converted(path: Path) -> dict[str, list[np.ndarray]]:
     arrays: dict[str, list[np.ndarray]] = {"input": [], "output": []}
     for word in ("input", "output"):
         for one in message.get(word, []):
-            code, size = from_ge(one["data_type"]), one.get("size", 0)
+            code, size = one["data_type"], one.get("size", 0)
             raw, at = data[at : at + size], at + size
-            kind = np.dtype(np.uint16) if code == BF16 else np.dtype(DTYPES[code][2])
-            array = np.frombuffer(raw, kind).reshape(one.get("shape", {}).get("dim", []))
+            array = np.frombuffer(raw, NUMPY_TYPES[code]).reshape(one.get("shape", {}).get("dim", []))
             arrays[word].append((array.astype(np.uint32) << 16).view(np.float32) if code == BF16 else array)
     assert at == len(data)
     return arrays
