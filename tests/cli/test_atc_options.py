@@ -74,7 +74,7 @@ def passes(base: dict[str, str], **changes: str | None) -> list[str]:
         ["--framework=3", "--framework=5", "--soc_version=Ascend310"],
     ],
 )
-def test_forms(words: list[str]) -> None:
+def test_options_may_be_written_in_several_forms(words: list[str]) -> None:
     options = parse(words)
     assert (options.soc_version, options.framework) == ("Ascend310", 5)
     assert options.given("framework") and not options.given("model")
@@ -98,14 +98,14 @@ def test_values_may_hold_anything() -> None:
         ([""], "ERROR: Non-option parameter: "),
     ],
 )
-def test_complaints(words: list[str], text: str) -> None:
+def test_words_that_are_no_options_are_told(words: list[str], text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(words)
     assert caught.value.text.startswith(text)
 
 
 @pytest.mark.parametrize(("word", "expected"), [(w, True) for w in ("1", "t", "true", "y", "yes", "TRUE")] + [(w, False) for w in ("0", "f", "false", "n", "no")])  # fmt: skip
-def test_booleans(word: str, expected: bool) -> None:
+def test_booleans_have_several_spellings(word: str, expected: bool) -> None:
     assert parse([f"--enable_single_stream={word}"]).enable_single_stream is expected
 
 
@@ -124,11 +124,11 @@ def test_booleans(word: str, expected: bool) -> None:
         ("--oo_constant_folding=on", "E10005"),
     ],
 )
-def test_types(word: str, expected: str) -> None:
+def test_values_of_the_wrong_type_are_refused(word: str, expected: str) -> None:
     assert failure([word]).code == expected
 
 
-def test_defaults() -> None:
+def test_options_that_are_not_given_have_their_defaults() -> None:
     options = Options()
     assert (options.mode, options.framework, options.precision_mode, options.is_weight_clip) == (0, -1, "", 1)
     assert options.oo_constant_folding is True and options.enable_single_stream is False
@@ -152,7 +152,7 @@ def test_the_command_line_is_kept() -> None:
 # ---- the order of checks ---------------------------------------------------------------------------------------------
 
 
-def test_good_lines(here: Path) -> None:
+def test_good_lines_pass(here: Path) -> None:
     assert passes(BASE) == []
     assert passes(CAFFE, insert_op_conf="x.cfg") == []
     assert passes(BASE, framework="3", model="m.pb", input_format="NHWC", input_shape="a:1,2") == []
@@ -182,7 +182,7 @@ def test_the_first_failure_wins(here: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "2", "4", "7"])
-def test_framework(here: Path, value: str | None) -> None:
+def test_a_framework_must_be_named(here: Path, value: str | None) -> None:
     error = failure(line(BASE, framework=value))
     assert error.code == "E10007" and "5" in error.message
 
@@ -202,7 +202,7 @@ def test_framework_and_weight(here: Path) -> None:
         ("3", "NCHW NHWC ND NCDHW NDHWC", "HWCN"),
     ],
 )
-def test_input_format(here: Path, framework: str, good: str, bad: str) -> None:
+def test_a_framework_takes_its_own_input_formats(here: Path, framework: str, good: str, bad: str) -> None:
     base = CAFFE if framework == "0" else BASE
     for layout in good.split():
         passes(base, framework=framework, input_format=layout)
@@ -210,7 +210,7 @@ def test_input_format(here: Path, framework: str, good: str, bad: str) -> None:
         assert code(base, framework=framework, input_format=layout) == "E10001"
 
 
-def test_soc_version(here: Path) -> None:
+def test_a_wrong_chip_is_told_with_near_names(here: Path) -> None:
     assert len(CHIPS) >= 26
     for name in (*CHIPS, "Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B3", "Ascend910_9391"):
         passes(BASE, soc_version=name)
@@ -226,13 +226,13 @@ def test_soc_version(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["soc_version", "output", "model"])
-def test_required(here: Path, name: str) -> None:
+def test_options_that_are_required_are_asked_for(here: Path, name: str) -> None:
     for value in (None, ""):
         error = failure(line(BASE, **{name: value}))
         assert error.code == "E10054" and name in error.message and f"--{name}=" in error.solution
 
 
-def test_paths(here: Path) -> None:
+def test_paths_are_checked_before_anything_is_read(here: Path) -> None:
     assert "did you mean m.onnx?" in failure(line(BASE, model="n.onnx")).message
     assert "does not exist either" in failure(line(BASE, model="models/m.onnx")).message
     assert code(BASE, model=".") == "E10410"
@@ -246,13 +246,13 @@ def test_paths(here: Path) -> None:
     assert code(BASE, insert_op_conf="none.cfg") == "E10410"
 
 
-def test_implementation_mode(here: Path) -> None:
+def test_implementation_modes_need_each_other(here: Path) -> None:
     assert code(BASE, op_select_implmode="fast") == "E10001"
     assert code(BASE, optypelist_for_implmode="Add") == "E10001"
     passes(BASE, op_select_implmode="high_precision", optypelist_for_implmode="Add")
 
 
-def test_precision(here: Path) -> None:
+def test_precision_modes_fit_the_chip_and_each_other(here: Path) -> None:
     assert code(BASE, precision_mode="fp16", precision_mode_v2="fp16") == "E10056"
     assert code(BASE, precision_mode="fp16") == "E10001"
     assert code(BASE, precision_mode_v2="force_fp16") == "E10001"
@@ -272,7 +272,7 @@ def test_precision(here: Path) -> None:
                 passes(BASE, **{row: mode})
 
 
-def test_shapes(here: Path) -> None:
+def test_shapes_are_checked_before_the_model(here: Path) -> None:
     assert code(BASE, input_shape="a:0") == "E10011"
     assert code(BASE, input_shape_range="a:1") == "E10048"
     assert passes(BASE, input_shape="a:1", input_shape_range="a:[1~2]")[0].startswith("--input_shape_range overrides")
@@ -281,7 +281,7 @@ def test_shapes(here: Path) -> None:
         passes(BASE, soc_version=name, input_shape="a:-1", dynamic_batch_size="1,2")
 
 
-def test_gears(here: Path) -> None:
+def test_gears_are_checked_before_the_model(here: Path) -> None:
     assert code(BASE, dynamic_batch_size="1,2", dynamic_dims="1;2", input_shape="a:-1") == "E10009"
     assert code(BASE, dynamic_dims="1;2", input_shape="a:-1", input_format="NCHW") == "E10001"
     passes(BASE, dynamic_dims="1;2", input_shape="a:-1")
@@ -297,7 +297,7 @@ def test_gears(here: Path) -> None:
     "name",
     ["sparsity", "dump_mode", "virtual_type", "status_check", "deterministic", "display_model_info", "atomic_clean_policy", "disable_reuse_memory"],
 )  # fmt: skip
-def test_switches(here: Path, name: str) -> None:
+def test_switches_take_0_and_1_only(here: Path, name: str) -> None:
     error = failure(line(BASE, **{name: "2"}))
     assert error.code == "E10006" and name in error.message
 
@@ -393,7 +393,7 @@ def test_files_must_be_there(here: Path, name: str, expected: str) -> None:
         ('{"compile options": {"global": {"ge.x": "1"}}}', "E10055"),
     ],
 )
-def test_raw_options(here: Path, text: str, expected: str) -> None:
+def test_faulty_raw_options_are_refused(here: Path, text: str, expected: str) -> None:
     Path("raw.json").write_text(text)
     assert code(BASE, raw_ge_options="raw.json") == expected
 
@@ -405,7 +405,7 @@ def test_raw_options_left_aside(here: Path) -> None:
     passes(BASE, raw_ge_options="raw.json")
 
 
-def test_warnings(here: Path) -> None:
+def test_options_with_a_catch_are_warned_of(here: Path) -> None:
     assert passes(BASE, buffer_optimize="off_optimize", jit_compile="0") == [
         "Without effect here: --buffer_optimize, --jit_compile. docs/support/atc_options.md says why."
     ]
@@ -441,7 +441,7 @@ def test_warnings(here: Path) -> None:
         ({"mode": "3", "model": "m.prototxt", "framework": "0"}, "E10008"),
     ],
 )
-def test_modes(here: Path, changes: dict[str, str | None], expected: str) -> None:
+def test_modes_refuse_what_they_cannot_do(here: Path, changes: dict[str, str | None], expected: str) -> None:
     assert code({}, **changes) == expected
 
 
@@ -470,7 +470,7 @@ def test_modes_that_pass(here: Path) -> None:
         ({"output": "x.cfg/deeper"}, "E10001"),
     ],
 )
-def test_single_operators(here: Path, changes: dict[str, str | None], expected: str) -> None:
+def test_single_operators_exclude_options_of_models(here: Path, changes: dict[str, str | None], expected: str) -> None:
     assert code(SINGLE, **changes) == expected
 
 

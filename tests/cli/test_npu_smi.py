@@ -465,7 +465,9 @@ def test_process_memory_query(board: Board, capsys: pytest.CaptureFixture[str]) 
     assert run(capsys, "info", "-t", "proc-mem", "-i", "0", "-c", "0")[1] == "\tNo process in device.\n"
 
 
-def test_topology(devices: list[DeviceInfo], monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topology_shows_links_and_cores(
+    devices: list[DeviceInfo], monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 8})
     lines = run(capsys, "info", "-t", "topo")[1].splitlines()
     assert lines[:3] == [
@@ -476,7 +478,9 @@ def test_topology(devices: list[DeviceInfo], monkeypatch: Any, capsys: pytest.Ca
     assert "Legend:" in lines
 
 
-def test_plain_watch(board: Board, monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plain_watch_prints_a_line_a_period(
+    board: Board, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     naps: list[float] = []
     monkeypatch.setattr(time, "sleep", naps.append)
     status, out, _ = run(capsys, "info", "watch", "--count", "2", "-d", "3")
@@ -526,7 +530,7 @@ def test_processes_once_unless_a_period_is_given(
     assert len(run(capsys, "info", "proc", "-i", "0")[1].splitlines()) == 1
 
 
-def test_json(board: Board, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_devices_and_processes(board: Board, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "info", "--json")
     answer = json.loads(out)
     assert status == 0
@@ -562,7 +566,7 @@ def test_json_holds_any_name() -> None:
     assert json.loads(render_json(snapshot))["devices"][0]["processes"][0]["name"] == 'a"\\é'
 
 
-def test_csv(board: Board, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_the_chosen_columns(board: Board, capsys: pytest.CaptureFixture[str]) -> None:
     words = "--query=index,name,memory.used,memory.free,utilization.memory"
     assert run(capsys, "info", words)[1] == run(capsys, words.replace("--query", "--query-npu"))[1]
     assert run(capsys, "info", words)[1].splitlines() == [

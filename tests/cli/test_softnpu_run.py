@@ -90,7 +90,7 @@ def test_files_in_and_out(build: Build, tmp_path: Path, ending: str, capsys: pyt
     assert "\x1b" not in text and "┃" not in text
 
 
-def test_text_output(build: Build, tmp_path: Path) -> None:
+def test_results_may_be_written_as_text(build: Build, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", random(2, 3, 8, 8))
     assert main(["run", str(build()), "--input", "x.npy", "--output", "out", "--outfmt", "txt"]) == 0
     written = np.loadtxt(tmp_path / "out" / "net_output_1.txt")
@@ -110,7 +110,7 @@ def test_folder_of_inputs(build: Build, tmp_path: Path, capsys: pytest.CaptureFi
         np.testing.assert_allclose(written, convolve(random(2, 3, 8, 8) * number), rtol=1e-4, atol=1e-4)
 
 
-def test_json(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_as_json(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(build()), "--loop", "5", "--warmup", "0", "--batchsize", "7", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["inputs"] == [
@@ -157,7 +157,7 @@ GEARS = [
 
 
 @pytest.mark.parametrize(("options", "words", "shape"), GEARS)
-def test_dynamic(
+def test_dynamic_models_run_with_the_chosen_shape(
     build: Build, tmp_path: Path, options: tuple[str, ...], words: list[str], shape: tuple[int, ...]
 ) -> None:
     om = build(*options, shape=("n", 3, "h", "w"))
@@ -180,7 +180,7 @@ def test_sets_of_different_shape(build: Build, tmp_path: Path) -> None:
         assert np.load(tmp_path / "out" / f"{number}_output_1.npy").shape == (shape[0], *shape[2:])
 
 
-def test_output_size(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_sizes_must_hold_the_results(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     om = str(build("--input_shape=data:1~4,3,8~16,8", shape=("n", 3, "h", 8)))
     words = ["run", om, "--dymShape", "data:1,3,8,8", "--outputSize"]
     assert main([*words, "4096,4096"]) == 0
@@ -189,7 +189,7 @@ def test_output_size(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "4096"]) == 2
 
 
-def test_aipp_picture(build: Build, tmp_path: Path) -> None:
+def test_a_model_with_aipp_takes_a_picture(build: Build, tmp_path: Path) -> None:
     (tmp_path / "aipp.cfg").write_text(
         "aipp_op { aipp_mode: static input_format: YUV420SP_U8 csc_switch: false src_image_size_w: 8 src_image_size_h: 8 }"
     )
@@ -218,7 +218,7 @@ def test_compare_finds_a_difference(build: Build, tmp_path: Path, capsys: pytest
     assert report["equal"] and [one["name"] for one in report["differences"]] == ["features", "total"]
 
 
-def test_difference_numbers() -> None:
+def test_a_difference_is_measured_as_numpy_would() -> None:
     measured = difference("y", np.array([1.0, 2.0, 4.0], np.float32), np.array([1.0, 2.0, 5.0], np.float32))
     assert (measured.absolute, measured.relative, measured.equal) == (1.0, 0.2, False)
     assert measured.cosine == pytest.approx(25 / np.sqrt(21 * 30))
@@ -271,7 +271,9 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("words", "part"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_refused(build: Build, tmp_path: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_commands_are_refused_in_a_sentence(
+    build: Build, tmp_path: Path, words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     om = build()
     np.save(tmp_path / "double.npy", np.zeros((2, 3, 8, 8)))
     np.save(tmp_path / "shape.npy", np.zeros((2, 8, 8, 3), np.float32))
@@ -290,7 +292,9 @@ def test_refused(build: Build, tmp_path: Path, words: list[str], part: str, caps
 
 @pytest.mark.parametrize("command", ["run", "info"])
 @pytest.mark.parametrize("content", [None, b"", b"IMOD", b"x" * 4000])
-def test_bad_model(tmp_path: Path, command: str, content: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_model_is_refused(
+    tmp_path: Path, command: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "bad.om"
     if content is not None:
         path.write_bytes(content)
@@ -298,7 +302,7 @@ def test_bad_model(tmp_path: Path, command: str, content: bytes | None, capsys: 
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_cut_models(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_that_were_cut_are_refused(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = build().read_bytes()
     for length in range(0, len(data), max(1, len(data) // 40)):
         (tmp_path / "cut.om").write_bytes(data[:length])
@@ -309,7 +313,7 @@ def test_cut_models(build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[
 # ---- info, version, help ---------------------------------------------------------------------------------------------
 
 
-def test_info(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_tells_what_is_in_a_model(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     om = str(build("--input_shape=data:-1,3,8,8", "--dynamic_batch_size=1,4", shape=("n", 3, 8, 8)))
     assert main(["info", om]) == 0
     text = capsys.readouterr().out
@@ -342,7 +346,7 @@ def test_as_a_command(build: Build, tmp_path: Path) -> None:
 # ---- the small parts -------------------------------------------------------------------------------------------------
 
 
-def test_grammars() -> None:
+def test_values_of_options_have_their_grammar() -> None:
     assert numbers("224, 224") == [224, 224]
     assert counts("0,10") == [0, 10]
     assert named_dims("a:0:1,3;b:4") == {"a:0": [1, 3], "b": [4]}
@@ -360,7 +364,7 @@ def test_summary_is_numpys() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(0, "f"), (1, "f"), (2, "i"), (4, "u"), (9, "i"), (12, "b"), (27, "u")])
-def test_random_values(dtype: int, kind: str) -> None:
+def test_random_inputs_fit_their_type(dtype: int, kind: str) -> None:
     array = make(Wanted("x", dtype, (5, 40)), np.random.default_rng(0))
     assert array.shape == (5, 40) and array.dtype.kind == kind
     if kind == "f":

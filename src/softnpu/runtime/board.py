@@ -40,8 +40,9 @@ _SLOT = struct.Struct("=9Q")
 _DEVICE, _OPEN, _USED, _PEAK, _STREAMS, _CONTEXTS, _BUSY, _TASKS, _SINCE = range(9)
 _LIMIT = 1 << 62  # no honest counter gets there: a slot beyond it is damaged
 
-_BOARD_NAME = re.compile(r"(\d{1,10})-(\d{1,19})\.board", re.ASCII)
-_PART_NAME = re.compile(r"\.(\d{1,10})-(\d{1,19})\.part", re.ASCII)
+# Compiled when boards are first read: most programs never do.
+_BOARD_NAME = r"(\d{1,10})-(\d{1,19})\.board"
+_PART_NAME = r"\.(\d{1,10})-(\d{1,19})\.part"
 _PART_AGE_S = 60.0
 _SWEEP_AT_OPEN = 64
 
@@ -72,13 +73,11 @@ class ProcessUse:
     devices: tuple[DeviceUse, ...]
 
 
-@dataclass(frozen=True)
 class _Header:
-    pid: int
-    start_time: int
-    name: str
-    slots: int
-    place: tuple[int, int]
+    __slots__ = ("name", "pid", "place", "slots", "start_time")
+
+    def __init__(self, pid: int, start_time: int, name: str, slots: int, place: tuple[int, int]) -> None:
+        self.pid, self.start_time, self.name, self.slots, self.place = pid, start_time, name, slots, place
 
 
 class Board:
@@ -278,9 +277,9 @@ def _board_files(directory: Path) -> Iterator[Path]:
     except OSError:
         return
     for name in names:
-        if _BOARD_NAME.fullmatch(name):
+        if re.fullmatch(_BOARD_NAME, name, re.ASCII):
             yield directory / name
-        elif match := _PART_NAME.fullmatch(name):
+        elif match := re.fullmatch(_PART_NAME, name, re.ASCII):
             _remove_part(directory / name, int(match[1]), int(match[2]))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
@@ -18,7 +17,16 @@ from softnpu.runtime.memory.arena import Arena
 from softnpu.spec._generated.chips import CHIPS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
     from softnpu.runtime.streams.failure import ExceptionInfo
+
+    class Owner(Protocol):
+        """What a device and its streams need of the process object."""
+
+        board: Board
+        exception_callback: Callable[[ExceptionInfo], None] | None
 
 
 _OTHERS_SECONDS = 0.1
@@ -92,13 +100,6 @@ def make_backend(kind: str) -> Backend:
         f"devices of kind {kind!r} are not available in this version",
         "set SOFTNPU_DEVICES to host devices, e.g. SOFTNPU_DEVICES=2",
     )
-
-
-class Owner(Protocol):
-    """What a device and its streams need of the process object."""
-
-    board: Board
-    exception_callback: Callable[[ExceptionInfo], None] | None
 
 
 class Device:

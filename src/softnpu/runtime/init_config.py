@@ -70,13 +70,13 @@ _KERNEL_DATA = frozenset({"all", "printf", "tensor", "assert", "timestamp"})
 _MAX_DIGITS = 18
 
 # A string (the closing quote may be missing: the parser will say so) or something that nests.
-_NESTING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]', re.DOTALL)
+_NESTING = r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]'  # compiled when a configuration is read
 
 
 def _too_deep(text: str) -> bool:
     """Whether braces or brackets nest too deep, strings left out; bounds the parser before it runs."""
     depth = {"{": 0, "[": 0}
-    for token in _NESTING.finditer(text):
+    for token in re.finditer(_NESTING, text, re.DOTALL):
         match token[0]:
             case "{" | "[" as opening:
                 depth[opening] += 1

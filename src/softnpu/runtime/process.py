@@ -199,7 +199,7 @@ class Process:
                 for context in self.registry.contexts(device):
                     self.registry.end_context(context)
                 self.registry.primary.pop(device, None)
-                self._sweep_device(device)
+                self.sweep_device(device)
                 self.memory.release_all(device, "released by acl.finalize")
                 device.restore()
             device.arena.trim()
@@ -266,14 +266,14 @@ class Process:
             if force or all(context.default for context in self.registry.contexts(device)):
                 leaked = self._leaks(device)  # what goes now would be gone when acl.finalize looks
             if self.registry.close_device(device, force):
-                self._sweep_device(device)
+                self.sweep_device(device)
                 self.memory.release_all(device, f"released by acl.rt.reset_device({index})")
                 device.restore()
             device.publish()
         self._report(leaked, f"acl.rt.reset_device({index})")
         log.log().write(log.INFO, f"device {index} reset", "RUNTIME", "reset_device")
 
-    def _sweep_device(self, device: Device) -> None:
+    def sweep_device(self, device: Device) -> None:
         """The memory of a device goes: whoever holds some without addresses lets go."""
         for part in self.parts.all():
             part.sweep(device)

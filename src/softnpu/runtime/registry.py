@@ -6,16 +6,20 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from softnpu.base import log
 from softnpu.base.config import Settings
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.handles import HandleTable
-from softnpu.runtime.device import Device, DeviceInfo, Owner, inventory, make_backend
+from softnpu.runtime.device import Device, DeviceInfo, inventory, make_backend
 from softnpu.runtime.memory.arena import Arena
 from softnpu.runtime.memory.memory import Memory
 from softnpu.runtime.streams.event import Event, Notify
 from softnpu.runtime.streams.stream import Context, Stream, no_context
+
+if TYPE_CHECKING:
+    from softnpu.runtime.device import Owner
 
 
 class Registry:

@@ -66,7 +66,7 @@ def files(folder: Path = Path("out")) -> list[str]:
 # ---- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_conversion() -> None:
+def test_a_conversion_tells_its_progress() -> None:
     told: list[tuple[str, float]] = []
     result = build.build(options(dense()), lambda stage, share: told.append((stage, share)))
     assert result.files == [Path("out/m.om")] and files() == ["m.om"]
@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_written() -> None:
 # ---- external weights ------------------------------------------------------------------------------------------------
 
 
-def test_external_weights() -> None:
+def test_external_weights_stand_in_a_file_beside() -> None:
     (path,) = build.build(options(dense(), external_weight=1)).files
     assert files() == ["m.om", "weight/m_weight_combined"]
     blob = Path("out/weight/m_weight_combined").read_bytes()
@@ -195,7 +195,7 @@ def test_weights_of_the_source_in_another_file() -> None:
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_mindspore() -> None:
+def test_mindspore_models_are_refused() -> None:
     Path("m.air").write_bytes(b"x")
     with pytest.raises(AtcError) as caught:
         build.build(options(model="m.air", framework=1))

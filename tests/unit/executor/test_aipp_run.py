@@ -18,36 +18,36 @@ BT601 = (256, 443, 0, 256, -86, -178, 256, 0, 350)  # the matrix of the guide's 
 
 def guide(batch: int = 1) -> AippSet:
     """The set of the guide's example, smaller: source 16 x 12, crop 8 x 8."""
-    made = create(batch)
-    made.set_src_image_size(16, 12)
-    made.set_input_format(1)
-    made.set_csc(1, BT601, (0, 0, 0), (0, 128, 128))
-    made.set_rbuv_swap(0)
+    parameters = create(batch)
+    parameters.set_src_image_size(16, 12)
+    parameters.set_input_format(1)
+    parameters.set_csc(1, BT601, (0, 0, 0), (0, 128, 128))
+    parameters.set_rbuv_swap(0)
     for index in range(batch):
-        made.set_mean((0, 0, 0, 0), index)
-        made.set_min((0.0, 0.0, 0.0, 0.0), index)
-        made.set_var_reci((1, 1, 1, 1), index)
-        made.set_crop(1, (2, 2), (8, 8), index)
-    return made
+        parameters.set_mean((0, 0, 0, 0), index)
+        parameters.set_min((0.0, 0.0, 0.0, 0.0), index)
+        parameters.set_var_reci((1, 1, 1, 1), index)
+        parameters.set_crop(1, (2, 2), (8, 8), index)
+    return parameters
 
 
 SLOT = Slot(max_src_image_size=2 * 288, batch=-1, height=8, width=8, channels=3)
 
 
 def test_a_new_set() -> None:
-    (one,) = create(1).whole()
-    assert not (one.csc or one.rbuv_swap or one.ax_swap or one.crop or one.padding)
-    assert (one.mean, one.min, one.var_reci) == ((0,) * 4, (0.0,) * 4, (1.0,) * 4)
+    (picture,) = create(1).whole()
+    assert not (picture.csc or picture.rbuv_swap or picture.ax_swap or picture.crop or picture.padding)
+    assert (picture.mean, picture.min, picture.var_reci) == ((0,) * 4, (0.0,) * 4, (1.0,) * 4)
 
 
 def test_the_guides_set_is_attached_and_computed() -> None:
-    made = guide(2)
-    made.set_mean((1, 2, 3, 0), 1)
-    made.set_var_reci((0.1, 0.2, 0.3, 0.0), 1)
-    assert [one.crop_w for one in check_attach(made, SLOT)] == [8, 8]
-    block = write_block(made)
+    parameters = guide(2)
+    parameters.set_mean((1, 2, 3, 0), 1)
+    parameters.set_var_reci((0.1, 0.2, 0.3, 0.0), 1)
+    assert [picture.crop_w for picture in check_attach(parameters, SLOT)] == [8, 8]
+    block = write_block(parameters)
     assert len(block) == data_size(2) == 256
-    assert unpack(block) == made.whole()
+    assert unpack(block) == parameters.whole()
     pixels = np.random.default_rng(0).integers(0, 256, 2 * 288, np.uint8)
     result = apply(block, pixels, (2, 3, 8, 8), np.float32, NCHW)
     for n in range(2):
@@ -66,18 +66,18 @@ def test_the_guides_set_is_attached_and_computed() -> None:
 
 
 def rgb(batch: int = 1) -> AippSet:
-    made = create(batch)
-    made.set_input_format(3)
-    made.set_src_image_size(8, 8)
-    return made
+    parameters = create(batch)
+    parameters.set_input_format(3)
+    parameters.set_src_image_size(8, 8)
+    return parameters
 
 
-def crop_out(made: AippSet) -> None:
-    made.set_crop(1, (10, 0), (8, 8), 0)
+def crop_out(parameters: AippSet) -> None:
+    parameters.set_crop(1, (10, 0), (8, 8), 0)
 
 
-def different(made: AippSet) -> None:
-    made.set_padding(1, (1, 0, 0, 0), 1)
+def different(parameters: AippSet) -> None:
+    parameters.set_padding(1, (1, 0, 0, 0), 1)
 
 
 CHECKS: list[tuple[AippSet, Callable[[AippSet], None], Slot, str]] = [
@@ -100,11 +100,11 @@ CHECKS: list[tuple[AippSet, Callable[[AippSet], None], Slot, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "change", "slot", "word"), CHECKS, ids=[one[3] for one in CHECKS])
-def test_attach_checks(made: AippSet, change: Callable[[AippSet], None], slot: Slot, word: str) -> None:
-    change(made)
-    with pytest.raises(NpuError, match=word) as caught:
-        check_attach(made, slot)
+@pytest.mark.parametrize(("parameters", "change", "slot", "text"), CHECKS, ids=[case[3] for case in CHECKS])
+def test_attach_checks(parameters: AippSet, change: Callable[[AippSet], None], slot: Slot, text: str) -> None:
+    change(parameters)
+    with pytest.raises(NpuError, match=text) as caught:
+        check_attach(parameters, slot)
     assert caught.value.code == codes.INVALID_PARAM
 
 
@@ -113,7 +113,7 @@ def test_open_sizes_of_the_model_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "pixels", "shape", "word"),
+    ("block", "pixels", "shape", "text"),
     [
         (bytes(160), 192, (1, 3, 8, 8), "set_input_aipp"),
         (write_block(rgb()), 191, (1, 3, 8, 8), "191 bytes"),
@@ -121,8 +121,8 @@ def test_open_sizes_of_the_model_are_not_compared() -> None:
         (write_block(rgb()), 192, (1, 1, 8, 8), "3 channels"),
     ],
 )
-def test_pictures_that_do_not_fit(block: bytes, pixels: int, shape: tuple[int, ...], word: str) -> None:
-    with pytest.raises(NpuError, match=word) as caught:
+def test_pictures_that_do_not_fit(block: bytes, pixels: int, shape: tuple[int, ...], text: str) -> None:
+    with pytest.raises(NpuError, match=text) as caught:
         apply(block, np.zeros(pixels, np.uint8), shape, np.float32, NCHW)
     assert caught.value.code == codes.INVALID_PARAM
 

@@ -36,13 +36,13 @@ def path(tmp_path: Path) -> Path:
     graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(WEIGHT, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    given = {
+    options = {
         "model": str(tmp_path / "m.onnx"),
         "framework": 5,
         "output": str(tmp_path / "m"),
         "soc_version": "Ascend310P3",
     }
-    return build.build(Options(given)).files[0]
+    return build.build(Options(options)).files[0]
 
 
 def product(engine: Any) -> Any:
@@ -52,9 +52,9 @@ def product(engine: Any) -> Any:
     np.testing.assert_allclose(y, x @ WEIGHT, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("word", "kind"), [("onnxruntime", OrtEngine), ("nodewise", NodewiseEngine)])
-def test_what_the_user_says(word: str, kind: type, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOFTNPU_ENGINE", word)
+@pytest.mark.parametrize(("engine", "kind"), [("onnxruntime", OrtEngine), ("nodewise", NodewiseEngine)])
+def test_what_the_user_says(engine: str, kind: type, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTNPU_ENGINE", engine)
     source = Om.open(path)
     engine = choose.open_model(source, source.info())
     assert isinstance(engine, kind)

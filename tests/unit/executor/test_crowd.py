@@ -14,7 +14,7 @@ from softnpu.executor import crowd
 def test_shares(total: int, running: int) -> None:
     """The total halved as often as needed: few different numbers, since each has sessions of its own."""
     halves = [total >> times for times in range(8)]
-    assert crowd.share(total, running) == next((one for one in halves if 0 < one * running <= total), 1)
+    assert crowd.share(total, running) == next((threads for threads in halves if 0 < threads * running <= total), 1)
 
 
 def test_a_run_alone_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_threads_count_rightly(monkeypatch: pytest.MonkeyPatch) -> None:
             crowd.leave()
 
     threads = [threading.Thread(target=work) for _ in range(6)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(20)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
     assert crowd._running == 0

@@ -20,18 +20,18 @@ def code(call: Any, *args: Any) -> int:
 
 
 def load(**rows: Any) -> LoadConfig:
-    made = LoadConfig()
+    config = LoadConfig()
     for name, value in rows.items():
-        made.set(int(name[1:]), value)
-    return made
+        config.set(int(name[1:]), value)
+    return config
 
 
 @pytest.mark.parametrize("attr", range(29))
 def test_every_documented_option_is_taken(attr: int) -> None:
-    made = LoadConfig()
+    config = LoadConfig()
     value: Any = "path" if attr in (2, 14) else 1
-    made.set(attr, value)
-    assert made.values[attr] == value
+    config.set(attr, value)
+    assert config.values[attr] == value
 
 
 @pytest.mark.parametrize(("attr", "value"), [(29, 1), (-1, 1), (0, -1), (0, 8), (1, 0), (1, 7)], ids=str)
@@ -52,9 +52,9 @@ def test_sizes_wrap_as_unsigned() -> None:
 
 
 def test_the_last_setting_counts() -> None:
-    made = load(a1=1, a2="a")
-    made.set(2, "b")
-    assert made.resolve()[1] == "b"
+    config = load(a1=1, a2="a")
+    config.set(2, "b")
+    assert config.resolve()[1] == "b"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_what_is_missing(rows: dict[str, Any], number: int) -> None:
 
 @pytest.mark.parametrize(("value", "seconds"), [(None, None), (-1, None), (0, None), (1, 0.001), (2500, 2.5)])
 def test_timeouts(value: int | None, seconds: float | None) -> None:
-    made = ExecConfig()
+    config = ExecConfig()
     if value is not None:
-        made.set(0, value)
-    assert made.timeout == seconds
+        config.set(0, value)
+    assert config.timeout == seconds
 
 
 @pytest.mark.parametrize(("attr", "value"), [(4, 0), (-1, 0), (0, -2), (1, -2)])

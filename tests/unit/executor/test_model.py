@@ -34,10 +34,15 @@ def convert(folder: Path, op: str = "Neg", shape: tuple[Any, ...] = (50,), **opt
     graph = helper.make_graph(
         [helper.make_node(op, ["x"], ["y"], "n")], "g", [x], [helper.make_empty_tensor_value_info("y")]
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    (folder / "m.onnx").write_bytes(made.SerializeToString())
-    given = {"model": str(folder / "m.onnx"), "framework": 5, "output": str(folder / "m"), "soc_version": "Ascend310P3"}
-    return build.build(Options({**given, **options})).files[0]
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    common = {
+        "model": str(folder / "m.onnx"),
+        "framework": 5,
+        "output": str(folder / "m"),
+        "soc_version": "Ascend310P3",
+    }
+    return build.build(Options({**common, **options})).files[0]
 
 
 def load(path: Path) -> Model:
@@ -99,8 +104,8 @@ def test_inputs_that_are_a_little_short(missing: int, model: Model) -> None:
     x = floats()
     source, target = Room(256, x), Room(256)
     assert run(model, source.buffer(200 - missing), target.buffer(200)) == [(50,)]
-    found = target.array(np.uint8)[: 200 - missing]
-    assert found.tobytes() == (-x).tobytes()[: 200 - missing]
+    result = target.array(np.uint8)[: 200 - missing]
+    assert result.tobytes() == (-x).tobytes()[: 200 - missing]
 
 
 @pytest.mark.parametrize("missing", [1, TOLERANCE])
@@ -108,9 +113,9 @@ def test_outputs_that_are_a_little_short(missing: int, model: Model) -> None:
     x = floats()
     source, target = Room(256, x), Room(256, np.full(256, 0xAB, np.uint8))
     run(model, source.buffer(200), target.buffer(200 - missing))
-    found = target.array(np.uint8)
-    assert found[: 200 - missing].tobytes() == (-x).tobytes()[: 200 - missing]
-    assert (found[200 - missing :] == 0xAB).all()
+    result = target.array(np.uint8)
+    assert result[: 200 - missing].tobytes() == (-x).tobytes()[: 200 - missing]
+    assert (result[200 - missing :] == 0xAB).all()
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -166,8 +171,8 @@ def test_outputs_without_memory_are_allocated_each_time(model: Model) -> None:
         run(model, source.buffer(200), target)
         assert target.address and target.size == 200
         seen.append(target.address)
-        found = np.frombuffer(process().memory.read(target.address, 200), np.float32)
-        np.testing.assert_array_equal(found, -floats())
+        result = np.frombuffer(process().memory.read(target.address, 200), np.float32)
+        np.testing.assert_array_equal(result, -floats())
     assert len(set(seen)) == 3
 
 
@@ -222,7 +227,7 @@ def test_a_span_for_every_run(model: Model) -> None:
         run(model, source.buffer(200), target.buffer(200))
     finally:
         stop()
-    (span,) = (one for one in spans if one.kind == "model")
+    (span,) = (span for span in spans if span.kind == "model")
     assert (span.name, span.detail["model_id"], span.detail["engine"]) == ("m", 5, "onnxruntime")
     assert span.start <= span.end
 

@@ -64,10 +64,10 @@ class Onnx:
         results = [helper.make_empty_tensor_value_info(name) for name in outputs.split()]
         tensors = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
         graph = helper.make_graph(self.nodes, "g", infos, results, tensors)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-        made.ir_version = 8
-        onnx.save(made, path)
-        return made
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        model.ir_version = 8
+        onnx.save(model, path)
+        return model
 
 
 def convolutions() -> tuple[Onnx, str, dict[str, Array]]:
@@ -131,19 +131,19 @@ MODELS = [convolutions, attention, several_outputs, bodies, half]
 
 def convert(model: Onnx, outputs: str, *more: str) -> Om:
     model.save(Path("m.onnx"), outputs)
-    made = parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
-    checks.check(made)
-    (path,) = build.build(made).files
+    options = parse(["--model=m.onnx", "--framework=5", "--output=m", SOC, *more])
+    checks.check(options)
+    (path,) = build.build(options).files
     return Om.open(path)
 
 
 def run(engine: Engine, source: Om, feeds: list[Array]) -> list[Array]:
     info = source.info()
-    names = [one for one in info.run.engine_inputs if one is not None]
-    given = [np.ascontiguousarray(one) for one in feeds]
+    names = [name for name in info.run.engine_inputs if name is not None]
+    arrays = [np.ascontiguousarray(feed) for feed in feeds]
     inputs = [
-        Place(name, one.dtype, array.shape, int(array.ctypes.data))
-        for name, one, array in zip(names, info.inputs, given, strict=True)
+        Place(name, tensor.dtype, array.shape, int(array.ctypes.data))
+        for name, tensor, array in zip(names, info.inputs, arrays, strict=True)
     ]
     plan = engine.plan(inputs, [Place(name, -1, None, 0) for name in dict.fromkeys(info.run.engine_outputs)])
     plan.run()
@@ -160,11 +160,11 @@ def test_same_numbers(make: Callable[[], tuple[Onnx, str, dict[str, Array]]]) ->
     again = run(engine, source, list(feeds.values()))
     golden = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"]).run(outputs.split(), feeds)
     tolerance = 2e-3 if feeds[next(iter(feeds))].dtype == np.float16 else 1e-5
-    for one, other, third, wanted in zip(first, whole, again, golden, strict=True):
-        assert one.dtype == wanted.dtype and one.shape == wanted.shape
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
-        np.testing.assert_array_equal(one, third)
+    for result, other, third, wanted in zip(first, whole, again, golden, strict=True):
+        assert result.dtype == wanted.dtype and result.shape == wanted.shape
+        np.testing.assert_allclose(result, other, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(result, third)
 
 
 def test_open_shapes() -> None:
@@ -189,8 +189,8 @@ def host_model() -> Om:
         last = node.output
     graph.outputs.append(Output(last, "y"))
     info = describe_model(graph, Shapes())
-    made = parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
-    write(graph, info, Path("host.om"), made, check=True)
+    options = parse(["--model=m.onnx", "--framework=5", "--output=host", SOC])
+    write(graph, info, Path("host.om"), options, check=True)
     return Om.open(Path("host.om"))
 
 
@@ -212,7 +212,10 @@ class Watcher:
 
     def saw(self, run: NodeRun) -> None:
         self.runs.append(run)
-        copies = [[one.array.copy() for one in listed if one.array is not None] for listed in (run.inputs, run.outputs)]
+        copies = [
+            [tensor.array.copy() for tensor in listed if tensor.array is not None]
+            for listed in (run.inputs, run.outputs)
+        ]
         self.arrays[run.name] = copies[0], copies[1]
 
 
@@ -225,10 +228,10 @@ def test_steps_of_numpy() -> None:
     (y,) = run(engine, source, [x])
     shifted = x.astype(np.float64) + 9 * np.eye(4)
     np.testing.assert_allclose(y, np.abs(-shifted), rtol=1e-4, atol=1e-5)
-    assert [one.type for one in watcher.runs] == ["Add", "MatrixInverse", "Neg", "MatrixInverse", "Abs"]
-    (given,), (made,) = watcher.arrays["MatrixInverse"]
-    np.testing.assert_allclose(given, shifted, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(made, np.linalg.inv(shifted), rtol=1e-4, atol=1e-5)
+    assert [run.type for run in watcher.runs] == ["Add", "MatrixInverse", "Neg", "MatrixInverse", "Abs"]
+    (taken,), (result,) = watcher.arrays["MatrixInverse"]
+    np.testing.assert_allclose(taken, shifted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, np.linalg.inv(shifted), rtol=1e-4, atol=1e-5)
 
 
 def test_what_watchers_see() -> None:
@@ -240,14 +243,14 @@ def test_what_watchers_see() -> None:
     x = floats(2, 32)
     run(engine, source, [x])
     run(engine, source, [x])
-    types = [one.type for one in watcher.runs]
+    types = [run.type for run in watcher.runs]
     assert len(types) == 6 and types[:3] == types[3:]
-    assert [one.iteration for one in watcher.runs] == [0, 0, 0, 1, 1, 1]
+    assert [run.iteration for run in watcher.runs] == [0, 0, 0, 1, 1, 1]
     assert "Mul" in types or "Square" in types
-    inputs, (made,) = watcher.arrays["m_node"]
+    inputs, (result,) = watcher.arrays["m_node"]
     np.testing.assert_array_equal(inputs[0], x)
     np.testing.assert_array_equal(inputs[1], model.weights["w"])
-    np.testing.assert_allclose(made, x @ model.weights["w"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, x @ model.weights["w"], rtol=1e-5, atol=1e-5)
     (_, taken), (difference,) = watcher.arrays["d_node"]
     np.testing.assert_array_equal(taken, model.weights["b"])
     np.testing.assert_allclose(difference, x @ model.weights["w"] - model.weights["b"], rtol=1e-5, atol=1e-5)
@@ -263,11 +266,13 @@ def test_every_node_is_a_span() -> None:
         run(engine, source, list(feeds.values()))
     finally:
         stop()
-    assert {one.kind for one in spans} == {"op"}
-    known = {name: one.type for name, one in engine.nodes.items() if one.type not in ("Data", "Const", "NetOutput")}
-    assert {one.name: one.detail["type"] for one in spans} == known
-    assert all(one.start <= one.end for one in spans)
-    assert [one.start for one in spans] == sorted(one.start for one in spans)
+    assert {span.kind for span in spans} == {"op"}
+    known = {
+        name: facts.type for name, facts in engine.nodes.items() if facts.type not in ("Data", "Const", "NetOutput")
+    }
+    assert {span.name: span.detail["type"] for span in spans} == known
+    assert all(span.start <= span.end for span in spans)
+    assert [span.start for span in spans] == sorted(span.start for span in spans)
 
 
 def test_a_node_that_fails_is_named() -> None:
@@ -280,12 +285,12 @@ def test_a_node_that_fails_is_named() -> None:
         run(engine, source, [x, wrong])
     error = caught.value
     assert (error.run.name, error.run.type) == ("y_node", "GatherV2") or error.run.type.startswith("Gather")
-    for word in ("y_node", error.run.type, "[4, 6]", "[2]", "99"):
-        assert word in error.text
-    assert [one.shape for one in error.run.inputs][:2] == [(4, 6), (2,)]
+    for text in ("y_node", error.run.type, "[4, 6]", "[2]", "99"):
+        assert text in error.text
+    assert [tensor.shape for tensor in error.run.inputs][:2] == [(4, 6), (2,)]
     assert error.run.inputs[0].array is not None
     np.testing.assert_array_equal(error.run.inputs[0].array, np.abs(x))
-    assert [one.shape for one in error.run.outputs] == [(2, 6)]
+    assert [tensor.shape for tensor in error.run.outputs] == [(2, 6)]
 
 
 def test_a_watcher_that_raises_changes_nothing() -> None:

@@ -67,22 +67,22 @@ def test_defaults_of_colour_conversion() -> None:
 
 
 def test_min_and_factor_are_float16() -> None:
-    assert PARAMS.min == tuple(float(np.float16(one)) for one in (0.1, 0.2, 0.3, 0.4))
+    assert PARAMS.min == tuple(float(np.float16(value)) for value in (0.1, 0.2, 0.3, 0.4))
     assert PARAMS.var_reci[0] == float(np.float16(0.01)) != 0.01
     assert PARAMS.padding_value == float(np.float32(0.3))
 
 
 def test_json_there_and_back() -> None:
-    given = json.loads(json.dumps(PARAMS.to_json()))
-    assert AippParams.from_json(given) == PARAMS
+    content = json.loads(json.dumps(PARAMS.to_json()))
+    assert AippParams.from_json(content) == PARAMS
     assert (
-        given["inputFormat"],
-        given["cscSwitch"],
-        given["loadStartPosH"],
-        given["matrixR1C2"],
-        given["meanChn3"],
+        content["inputFormat"],
+        content["cscSwitch"],
+        content["loadStartPosH"],
+        content["matrixR1C2"],
+        content["meanChn3"],
     ) == (1, 1, 4, -208, 5)
-    assert given["varReciChn1"] == -2.0 and given["bottomPaddingSize"] == 4 and given["resizeSwitch"] == 0
+    assert content["varReciChn1"] == -2.0 and content["bottomPaddingSize"] == 4 and content["resizeSwitch"] == 0
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def static_graph() -> Graph:
 
 
 def test_what_a_program_is_told() -> None:
-    (found,) = find(static_graph())
-    assert found.static and found.data.name == "x" and found.params == PARAMS
-    info = first_info(found, [(1, 224, 256), (4, 224, 256)])
+    (entry,) = find(static_graph())
+    assert entry.static and entry.data.name == "x" and entry.params == PARAMS
+    info = first_info(entry, [(1, 224, 256), (4, 224, 256)])
     assert (info["srcFormat"], info["srcDatatype"], info["srcDimNum"], info["shapeCount"]) == (0, 0, 4, 2)
     last = info["outDims"][1]
     assert last["srcDims"] == {"name": "x", "dimCount": 4, "dims": [4, 224, 256, 3]}

@@ -22,21 +22,21 @@ def tensors() -> list[TensorInfo]:
 
 
 def records(data: bytes) -> dict[int, bytes]:
-    found, at = {}, 0
+    by_kind, at = {}, 0
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)
-        found[kind] = data[at + 8 : at + 8 + length]
+        by_kind[kind] = data[at + 8 : at + 8 + length]
         at += 8 + length
     assert at == len(data)
-    return found
+    return by_kind
 
 
 def test_round_trip() -> None:
     data = records(inout_bytes(ModelInfo(tensors(), [])))[0]
-    found = read_descriptions(memoryview(data))
-    for one, wanted in zip(found, tensors(), strict=True):
-        for word in ("name", "dtype", "format", "dims", "size", "dims_v2", "ranges"):
-            assert getattr(one, word) == getattr(wanted, word)
+    read = read_descriptions(memoryview(data))
+    for tensor, wanted in zip(read, tensors(), strict=True):
+        for field in ("name", "dtype", "format", "dims", "size", "dims_v2", "ranges"):
+            assert getattr(tensor, field) == getattr(wanted, field)
 
 
 def test_the_layout_of_a_description() -> None:
@@ -57,15 +57,15 @@ def test_the_layout_of_a_description() -> None:
     ],
 )
 def test_gears(kind: str, gears: list[list[int]], number: int, wanted: bytes) -> None:
-    found = records(inout_bytes(ModelInfo([], [], gears=gears, gear_kind=kind)))
-    assert found[number] == wanted
-    assert set(found) == {0, 1, number}
+    by_kind = records(inout_bytes(ModelInfo([], [], gears=gears, gear_kind=kind)))
+    assert by_kind[number] == wanted
+    assert set(by_kind) == {0, 1, number}
 
 
 def test_output_shapes_of_gears() -> None:
-    found = records(inout_bytes(ModelInfo([], [], gear_outputs=[[[1, 2]], [[3]]])))
-    assert struct.unpack_from("<III", found[5]) == (2, 7, 5)
-    assert found[5][12:] == b"[[1,2]][[3]]"
+    by_kind = records(inout_bytes(ModelInfo([], [], gear_outputs=[[[1, 2]], [[3]]])))
+    assert struct.unpack_from("<III", by_kind[5]) == (2, 7, 5)
+    assert by_kind[5][12:] == b"[[1,2]][[3]]"
 
 
 def test_every_cut_is_noticed() -> None:

@@ -26,19 +26,21 @@ WEIGHT = np.arange(1000, dtype=np.float32)
 
 
 def info(**more: Any) -> ModelInfo:
-    made = ModelInfo([TensorInfo("x", 0, 2, [2], 8)], [TensorInfo("n:0:y", 0, 2, [2], 8)], memory_size=1024, **more)
-    made.run = RunInfo(engine_inputs=["x"], engine_outputs=["y"])
-    return made
+    described = ModelInfo(
+        [TensorInfo("x", 0, 2, [2], 8)], [TensorInfo("n:0:y", 0, 2, [2], 8)], memory_size=1024, **more
+    )
+    described.run = RunInfo(engine_inputs=["x"], engine_outputs=["y"])
+    return described
 
 
 def graph() -> Graph:
-    made = Graph("net")
-    x = made.data_node("x", 0, (2,)).output
-    node = made.op("Add", [x, made.const(WEIGHT, "w"), None], "n", alpha=0.5, axes=[1, 2], word="text", flag=True)
+    net = Graph("net")
+    x = net.data_node("x", 0, (2,)).output
+    node = net.op("Add", [x, net.const(WEIGHT, "w"), None], "n", alpha=0.5, axes=[1, 2], word="text", flag=True)
     node.output.dtype, node.output.shape = 0, (2,)
     node.origin = ["first", "second"]
-    made.outputs = [Output(node.output, "n:0:y")]
-    return made
+    net.outputs = [Output(node.output, "n:0:y")]
+    return net
 
 
 @pytest.fixture
@@ -52,9 +54,9 @@ def parts(**more: Any) -> bytes:
     """A file of single partitions, for damage that the writer does not make."""
     attrs = {"softnpu": json.dumps(more.pop("runtime", {"extra": {}})), **more.pop("attrs", {})}
     model = encode(MODEL, {"name": "net", "attr": {key: to_attr(value) for key, value in attrs.items()}})
-    found = {container.MODEL_INOUT_INFO: inout_bytes(info()), container.MODEL_DEF: model, **more.pop("parts", {})}
+    parts = {container.MODEL_INOUT_INFO: inout_bytes(info()), container.MODEL_DEF: model, **more.pop("parts", {})}
     path = more.pop("path")
-    container.write(path, "net", "1.0", False, [(kind, [data]) for kind, data in found.items() if data is not None])
+    container.write(path, "net", "1.0", False, [(kind, [data]) for kind, data in parts.items() if data is not None])
     return bytes(path.read_bytes())
 
 
@@ -69,17 +71,17 @@ def code(call: Any) -> int:
 
 def test_head_and_info(path: Path) -> None:
     source = Om.open(path)
-    head, found = source.head(), source.info()
+    head, described = source.head(), source.info()
     assert (head["name"], head["soc_version"]) == ("net", "Ascend310P3")
-    assert (found.inputs[0].name, found.inputs[0].dims, found.inputs[0].size) == ("x", [2], 8)
-    assert found.outputs[0].name == "n:0:y"
-    assert found.memory_size == 1024 and found.weight_size >= WEIGHT.nbytes
-    assert found.run.engine_outputs == ["y"]
+    assert (described.inputs[0].name, described.inputs[0].dims, described.inputs[0].size) == ("x", [2], 8)
+    assert described.outputs[0].name == "n:0:y"
+    assert described.memory_size == 1024 and described.weight_size >= WEIGHT.nbytes
+    assert described.run.engine_outputs == ["y"]
 
 
 def test_the_graph(path: Path) -> None:
-    (found,) = Om.open(path).model_def()["graph"]
-    ops = {op["name"]: op for op in found["op"]}
+    (graph,) = Om.open(path).model_def()["graph"]
+    ops = {op["name"]: op for op in graph["op"]}
     assert {op["type"] for op in ops.values()} == {"Data", "Const", "Add", "NetOutput"}
     add = ops["n"]
     assert list(add["input"])[:2] == ["x:0", "w:0"]
@@ -87,7 +89,7 @@ def test_the_graph(path: Path) -> None:
     assert attrs["alpha"]["f"] == 0.5 and attrs["word"]["s"] in (b"text", "text")
     assert list(attrs["axes"]["list"]["i"]) == [1, 2]
     names = attrs["_datadump_original_op_names"]["list"]["s"]
-    assert [bytes(one).decode() if not isinstance(one, str) else one for one in names] == ["first", "second"]
+    assert [bytes(name).decode() if not isinstance(name, str) else name for name in names] == ["first", "second"]
 
 
 def test_the_same_from_memory(path: Path) -> None:
@@ -117,8 +119,8 @@ def test_weights_are_views_of_the_file(path: Path) -> None:
 def test_gears(more: dict[str, Any], tmp_path: Path) -> None:
     target = tmp_path / "net.om"
     write(target, graph(), [], info(**more), {}, "1.0")
-    found = Om.open(target).info()
-    assert {word: getattr(found, word) for word in more} == more
+    read = Om.open(target).info()
+    assert {field: getattr(read, field) for field in more} == more
 
 
 # ---- files that are not there, or damaged ----------------------------------------------------------------------------
@@ -168,12 +170,12 @@ def test_records_that_are_cut(tmp_path: Path) -> None:
     whole = inout_bytes(info())
     for length in range(1, len(whole), 5):
         data = parts(path=tmp_path / "a.om", parts={container.MODEL_INOUT_INFO: whole[:length]})
-        found: Any = None
+        read: Any = None
         try:
-            found = Om(data).info()
+            read = Om(data).info()
         except NpuError as error:
             assert error.code == DAMAGED
-        assert found is None or len(found.outputs) == 0  # a cut between two records leaves the first
+        assert read is None or len(read.outputs) == 0  # a cut between two records leaves the first
 
 
 # ---- kernels and weights ---------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def test_a_model_of_a_real_atc(tmp_path: Path) -> None:
     kernel = struct.pack("<III", KERNEL_MAGIC, 3, 2) + b"abc" + b"\1\2"
     data = parts(path=tmp_path / "a.om", parts={container.TBE_KERNELS: kernel})
     source = Om(data)
-    assert {name: bytes(one) for name, one in source.kernels().items()} == {"abc": b"\1\2"}
+    assert {name: bytes(data) for name, data in source.kernels().items()} == {"abc": b"\1\2"}
     with pytest.raises(NpuError, match="no program") as caught:
         source.programs()
     assert caught.value.code == KERNELS and "convert" in str(caught.value.remedy)

@@ -46,7 +46,9 @@ def program(**constants: Any) -> Program:
         nodes=decode(GRAPH, memoryview(graph.SerializeToString()))["node"],
         inputs=[make_value_info("x", 0, (3, 32))],
         outputs=[make_value_info("y", 0, (3, 16))],
-        constants={name: one if isinstance(one, Constant) else Constant.of(one) for name, one in arrays.items()},
+        constants={
+            name: value if isinstance(value, Constant) else Constant.of(value) for name, value in arrays.items()
+        },
         opsets={"": 13},
         functions=[],
         ir_version=8,
@@ -58,7 +60,7 @@ def written(**constants: Any) -> tuple[bytes, bytes]:
     """The program, and the weight partition."""
     weights = Weights()
     data = program_bytes(program(**constants), weights)
-    return data, b"".join(bytes(one) for one in weights.pieces)
+    return data, b"".join(bytes(piece) for piece in weights.pieces)
 
 
 def run(data: bytes, options: Any = None) -> Any:
@@ -67,14 +69,14 @@ def run(data: bytes, options: Any = None) -> Any:
 
 def test_with_the_weights_inside() -> None:
     data, blob = written()
-    found = stored(memoryview(data)).onnx_inline(memoryview(blob))
-    model = onnx.load_from_string(found)
+    program = stored(memoryview(data)).onnx_inline(memoryview(blob))
+    model = onnx.load_from_string(program)
     onnx.checker.check_model(model)
     assert model.producer_name == "softnpu" and model.graph.name == "net"
-    tensors = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     np.testing.assert_array_equal(tensors["large"], LARGE)
     np.testing.assert_array_equal(tensors["small"], SMALL)
-    np.testing.assert_allclose(run(found), X @ LARGE + SMALL, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(program), X @ LARGE + SMALL, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("base", [0, 4096])
@@ -83,18 +85,18 @@ def test_with_the_weights_in_a_file(base: int, tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\xee" * base + blob)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(tmp_path))
-    found = stored(memoryview(data)).onnx("w.bin", base)
-    np.testing.assert_allclose(run(found, options), X @ LARGE + SMALL, rtol=1e-4, atol=1e-5)
-    (tensor,) = (one for one in onnx.load_from_string(found).graph.initializer if one.name == "large")
+    program = stored(memoryview(data)).onnx("w.bin", base)
+    np.testing.assert_allclose(run(program, options), X @ LARGE + SMALL, rtol=1e-4, atol=1e-5)
+    (tensor,) = (tensor for tensor in onnx.load_from_string(program).graph.initializer if tensor.name == "large")
     assert tensor.data_location == TensorProto.EXTERNAL
 
 
 def test_what_stands_in_the_table() -> None:
     data, blob = written()
     (row,) = stored(memoryview(data)).weights
-    name, dtype, dims, place, size = row
+    name, dtype, dims, offset, size = row
     assert (name, dtype, dims, size) == ("large", TensorProto.FLOAT, [32, 16], LARGE.nbytes)
-    assert place % ALIGN == 0 and blob[place : place + size] == LARGE.tobytes()
+    assert offset % ALIGN == 0 and blob[offset : offset + size] == LARGE.tobytes()
 
 
 @pytest.mark.parametrize(("count", "inside"), [(INLINE_BYTES // 4, True), (INLINE_BYTES // 4 + 1, False)])
@@ -108,14 +110,14 @@ def test_strings_are_kept() -> None:
     tensor = helper.make_tensor("other name", TensorProto.STRING, [2], [b"one", b"zwei"])
     data, blob = written(words=Constant(13, (2,), tensor.SerializeToString()))
     model = onnx.load_from_string(stored(memoryview(data)).onnx_inline(memoryview(blob)))
-    (found,) = (one for one in model.graph.initializer if one.name == "words")
-    assert list(found.string_data) == [b"one", b"zwei"]
+    (tensor,) = (tensor for tensor in model.graph.initializer if tensor.name == "words")
+    assert list(tensor.string_data) == [b"one", b"zwei"]
 
 
 def test_a_constant_is_stored_once() -> None:
     weights = Weights()
-    one = Constant.of(LARGE)
-    assert weights.add(one) == weights.add(one)
+    constant = Constant.of(LARGE)
+    assert weights.add(constant) == weights.add(constant)
     other = weights.add(Constant.of(np.zeros(3, np.int8)))
     last = weights.add(Constant.of(LARGE))
     assert other == LARGE.nbytes and last % ALIGN == 0 and last >= other + 3

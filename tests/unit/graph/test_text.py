@@ -17,7 +17,7 @@ COLOUR = Message("Paint").add(
 
 
 def without_map(value: dict) -> dict:
-    return {key: one for key, one in value.items() if key != "q"}
+    return {key: item for key, item in value.items() if key != "q"}
 
 
 def test_reads_what_google_prints() -> None:

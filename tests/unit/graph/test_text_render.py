@@ -21,7 +21,7 @@ STRUCT = Message("Struct").add(fields=(1, "map", VALUE))
 
 
 def without_map(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if key != "q"}
+    return {key: item for key, item in value.items() if key != "q"}
 
 
 def test_google_reads_what_we_print() -> None:
@@ -52,8 +52,8 @@ def test_a_model_of_onnx() -> None:
         [helper.make_tensor_value_info("z", TensorProto.FLOAT, [])],
         [helper.make_tensor("w", TensorProto.FLOAT, [3], bytes(range(12)), raw=True)],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    data = made.SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    data = model.SerializeToString()
     text = render(MODEL, decode(MODEL, memoryview(data)))
     assert text_format.Parse(text, onnx.ModelProto()) == onnx.ModelProto.FromString(data)
     assert plain(parse(MODEL, text)) == plain(decode(MODEL, memoryview(data)))
@@ -77,11 +77,11 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, 1e-40, 3.4e38, math.inf, -math.inf, math.nan, 1e300, 5e-324])
 def test_doubles(value: float) -> None:
     text = render(TENSOR, {"double_data": [value]})
-    for found in (text_format.Parse(text, TensorProto()).double_data[0], parse(TENSOR, text)["double_data"][0]):
+    for parsed in (text_format.Parse(text, TensorProto()).double_data[0], parse(TENSOR, text)["double_data"][0]):
         assert (
-            math.isnan(found)
+            math.isnan(parsed)
             if math.isnan(value)
-            else (found, math.copysign(1, found)) == (value, math.copysign(1, value))
+            else (parsed, math.copysign(1, parsed)) == (value, math.copysign(1, value))
         )
 
 
@@ -94,8 +94,8 @@ def test_integers(value: int) -> None:
 
 def test_maps_are_read_by_google() -> None:
     rows = {"one": {"number_value": 1.5}, 'two "x"': {"string_value": "z"}, "é": {"bool_value": True}}
-    found = text_format.Parse(render(STRUCT, {"fields": rows}), struct_pb2.Struct())
-    assert dict(found.items()) == {"one": 1.5, 'two "x"': "z", "é": True}
+    parsed = text_format.Parse(render(STRUCT, {"fields": rows}), struct_pb2.Struct())
+    assert dict(parsed.items()) == {"one": 1.5, 'two "x"': "z", "é": True}
 
 
 def test_maps_are_read_by_us() -> None:
@@ -117,5 +117,5 @@ def test_random_tensors(seed: int) -> None:
     message = {key: value for key, value in message.items() if value != []}
     text = render(TENSOR, message)
     assert parse(TENSOR, text) == message
-    found = text_format.Parse(text, TensorProto())
-    assert plain(decode(TENSOR, memoryview(found.SerializeToString()))) == message
+    parsed = text_format.Parse(text, TensorProto())
+    assert plain(decode(TENSOR, memoryview(parsed.SerializeToString()))) == message

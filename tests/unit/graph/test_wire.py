@@ -35,16 +35,16 @@ def peer(table: Message, seen: dict[str, str] | None = None):
     """The same message made by Google's library from the same numbers."""
     file = descriptor_pb2.FileDescriptorProto(name="peer.proto", syntax="proto2", package="peer")
     tables = [table]
-    for one in tables:
-        described = file.message_type.add(name=one.name.replace(" ", ""))
-        for field in one.fields.values():
+    for described_table in tables:
+        described = file.message_type.add(name=described_table.name.replace(" ", ""))
+        for field in described_table.fields.values():
             added = described.field.add(name=field.name, number=field.number, label=3 if field.repeated else 1)
             if field.kind == "map":
                 entry = described.nested_type.add(name=f"{field.name.capitalize()}Entry")
                 entry.options.map_entry = True
                 entry.field.add(name="key", number=1, label=1, type=9)
                 entry.field.add(name="value", number=2, label=1, type=11, type_name=f".peer.{field.message.name}")
-                added.type, added.type_name = 11, f".peer.{one.name}.{entry.name}"
+                added.type, added.type_name = 11, f".peer.{described_table.name}.{entry.name}"
             elif field.kind == "message":
                 added.type, added.type_name = 11, f".peer.{field.message.name}"
             else:
@@ -61,9 +61,9 @@ def peer(table: Message, seen: dict[str, str] | None = None):
 def plain(value):
     """Views as bytes, so that dictionaries compare."""
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -75,21 +75,21 @@ SAMPLE = {
 
 
 def fill(message, value) -> None:
-    for name, one in value.items():
+    for name, content in value.items():
         target = getattr(message, name)
-        if isinstance(one, dict) and hasattr(target, "MergeFrom") and not hasattr(target, "DESCRIPTOR"):
-            for key, item in one.items():
+        if isinstance(content, dict) and hasattr(target, "MergeFrom") and not hasattr(target, "DESCRIPTOR"):
+            for key, item in content.items():
                 fill(target[key], item)
-        elif isinstance(one, dict):
+        elif isinstance(content, dict):
             target.SetInParent()
-            fill(target, one)
-        elif isinstance(one, list) and one and isinstance(one[0], dict):
-            for item in one:
+            fill(target, content)
+        elif isinstance(content, list) and content and isinstance(content[0], dict):
+            for item in content:
                 fill(target.add(), item)
-        elif isinstance(one, list):
-            target.extend(one)
+        elif isinstance(content, list):
+            target.extend(content)
         else:
-            setattr(message, name, one)
+            setattr(message, name, content)
 
 
 def test_reads_what_google_writes() -> None:
@@ -114,9 +114,9 @@ def test_unpacked_numbers_unknown_fields_and_merged_parts() -> None:
 
 def test_bytes_are_views_of_the_input() -> None:
     data = bytearray(encode(OUTER, {"i": b"abc"}))
-    found = decode(OUTER, data)["i"]
+    decoded = decode(OUTER, data)["i"]
     data[-1] = ord("z")
-    assert bytes(found) == b"abz"
+    assert bytes(decoded) == b"abz"
 
 
 @pytest.mark.parametrize(

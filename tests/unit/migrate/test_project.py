@@ -102,7 +102,7 @@ def test_an_entry_file_of_a_hidden_folder_is_refused(sample, tmp_path, capsys):
     assert "is in a folder that is copied unchanged" in capsys.readouterr().err
 
 
-def test_the_reports(sample, tmp_path):
+def test_reports_tell_every_change(sample, tmp_path):
     run("-i", sample, "-o", tmp_path)
     out = tmp_path / "demo_msft"
     changes = [row for row in read(out / "change_list.csv") if row["File"] == "train.py"]
@@ -268,7 +268,7 @@ def test_gpu2npu_needs_the_version_and_writes_its_lists(sample, tmp_path, monkey
         (["-i", "{}/demo", "-o", "{}", "distributed", "-m", "train.py", "-t", "a b"], "'a b'"),
     ],
 )
-def test_wrong_options(sample, tmp_path, capsys, words, text):
+def test_wrong_options_are_refused(sample, tmp_path, capsys, words, text):
     run(*(argument.format(tmp_path) for argument in words), status=1)
     assert text in capsys.readouterr().err
     assert not (tmp_path / "demo_msft").exists()

@@ -92,5 +92,5 @@ def test_what_stays_is_reported():
         ("import torch\nf(torch=torch.cuda)\n", "import torch\nf(torch=torch.npu)\n"),
     ],
 )
-def test_rows(old, new):
+def test_lines_of_real_projects_convert(old, new):
     assert convert(Source(old, "utf-8", False), Options()).text.replace("import torch_npu\n", "") == new

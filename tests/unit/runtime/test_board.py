@@ -35,9 +35,9 @@ time.sleep(60)
 
 @pytest.fixture
 def board(tmp_path: Path) -> Iterator[Board]:
-    one = Board.open(tmp_path, [0, 1])
-    yield one
-    one.close()
+    opened = Board.open(tmp_path, [0, 1])
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -120,11 +120,11 @@ def test_a_second_board_of_the_process_survives_the_first(board: Board, tmp_path
     second.close()
 
 
-@pytest.mark.parametrize("place", ["a file is in the way", "/proc/softnpu"])
-def test_an_unwritable_directory_is_not_an_error(place: str, tmp_path: Path) -> None:
-    (tmp_path / place.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+@pytest.mark.parametrize("directory", ["a file is in the way", "/proc/softnpu"])
+def test_an_unwritable_directory_is_not_an_error(directory: str, tmp_path: Path) -> None:
+    (tmp_path / directory.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "a file is in the way").write_text("")
-    board = Board.open(Path(place) if place.startswith("/") else tmp_path / place, [0])
+    board = Board.open(Path(directory) if directory.startswith("/") else tmp_path / directory, [0])
     assert not board.shared and board.path is None and board.owned()
     board.set_memory(0, 1 << 40)
     board.task_started(0)
@@ -181,7 +181,10 @@ def test_publishing_memory_is_cheap(board: Board) -> None:
 def test_a_living_process_is_seen_from_outside(child: subprocess.Popen[str], tmp_path: Path) -> None:
     (use,) = read_all(tmp_path)
     assert use.pid == child.pid
-    assert [(one.device, one.open, one.used) for one in use.devices] == [(0, False, 0), (3, True, 123 << 20)]
+    assert [(device.device, device.open, device.used) for device in use.devices] == [
+        (0, False, 0),
+        (3, True, 123 << 20),
+    ]
 
 
 def test_memory_of_others_leaves_ourselves_out(

@@ -140,10 +140,10 @@ def test_a_notify_keeps_its_value_when_it_moves(value: bool) -> None:
     notify = Notify(CONTEXT, 0, 1)
     if value:
         notify.record()
-    word = memoryview(bytearray(1))
-    notify.move(SharedCell(word))
-    assert notify.cell.is_set() is value and bool(word[0]) is value
+    cell = memoryview(bytearray(1))
+    notify.move(SharedCell(cell))
+    assert notify.cell.is_set() is value and bool(cell[0]) is value
     notify.record()
-    assert word[0] == 1
+    assert cell[0] == 1
     notify.reset()
-    assert word[0] == 0
+    assert cell[0] == 0

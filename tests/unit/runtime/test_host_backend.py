@@ -81,7 +81,7 @@ def test_copies_and_fills_are_those_of_numpy(backend: HostBackend, base: int) ->
     view(base, SIZE)[:] = expected
     for _ in range(200):
         count = int(chance.integers(1, 5000))
-        target, source = (int(one) for one in chance.integers(0, SIZE - count, 2))
+        target, source = (int(offset) for offset in chance.integers(0, SIZE - count, 2))
         if chance.random() < 0.5:  # neighbours, so that they overlap
             source = max(0, min(SIZE - count, target + int(chance.integers(-count, count))))
         backend.copy(base + target, base + source, count)
@@ -213,14 +213,14 @@ def test_a_backend_says_what_it_lacks() -> None:
 
 
 def test_queues_run_beside_each_other_and_in_order(backend: HostBackend) -> None:
-    one, two = backend.make_queue("one"), backend.make_queue("two")
+    first, second = backend.make_queue("one"), backend.make_queue("two")
     gate, order = threading.Event(), []
-    one.submit(lambda: bool(gate.wait(20)) and order.append("one"))
-    two.submit(lambda: order.append("two"))
-    assert two.synchronize(20)
+    first.submit(lambda: bool(gate.wait(20)) and order.append("one"))
+    second.submit(lambda: order.append("two"))
+    assert second.synchronize(20)
     assert order == ["two"]
     gate.set()
-    assert one.synchronize(20)
+    assert first.synchronize(20)
     assert order == ["two", "one"]
-    one.close()
-    two.close()
+    first.close()
+    second.close()

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
@@ -19,7 +18,7 @@ from softnpu.base import config
 from softnpu.base.errors import NpuError, codes
 
 KEY_BYTES = 65
-_KEY = re.compile(r"softnpu-[0-9a-f]{32}", re.ASCII)
+_KEY = r"softnpu-[0-9a-f]{32}"
 
 
 def key_length(length: int) -> int:
@@ -33,7 +32,7 @@ def key_length(length: int) -> int:
 
 def record(key: str) -> Path:
     """The file of a key; raises for what is no key."""
-    if not _KEY.fullmatch(key):
+    if not re.fullmatch(_KEY, key, re.ASCII):
         raise NpuError(
             codes.RT_PARAM_INVALID, f"{key!r} is no key of shared memory", "pass the key that the exporting process got"
         )
@@ -63,17 +62,26 @@ def write(key: str, offer: Offer) -> None:
         ) from error
 
 
-@dataclass
 class Offer:
-    """What a key file says."""
+    """What a key file says; its fields are the keys there."""
 
-    kind: str
-    pid: int
-    descriptors: list[list[int]]  # number and inode of each
-    size: int
-    offset: int
-    allowed: list[int]
-    open: bool
+    def __init__(
+        self,
+        kind: str,
+        pid: int,
+        descriptors: list[list[int]],
+        size: int,
+        offset: int,
+        allowed: list[int],
+        open: bool,
+    ) -> None:
+        self.kind = kind
+        self.pid = pid
+        self.descriptors = descriptors  # number and inode of each
+        self.size = size
+        self.offset = offset
+        self.allowed = allowed
+        self.open = open
 
     def sound(self) -> bool:
         """Whether every field holds what it should: a file is not trusted because of its name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from softnpu.base.errors import NpuError, codes
@@ -21,16 +20,16 @@ _CLOSED = -1
 _MOST_ADDRESSES = 16  # times the memory of the device
 
 
-@dataclass
 class Physical:
     """Physical memory without an address."""
 
-    device: Device
-    size: int
-    descriptor: int
-    mapped: int = 0
-    key: str = ""
-    imported: bool = False
+    def __init__(self, device: Device, size: int, descriptor: int, imported: bool = False) -> None:
+        self.device = device
+        self.size = size
+        self.descriptor = descriptor
+        self.mapped = 0  # at how many places
+        self.key = ""
+        self.imported = imported
 
 
 class Mappings(Part):

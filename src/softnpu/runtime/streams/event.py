@@ -6,10 +6,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from softnpu.runtime.device import Device
+
+    class Home(Protocol):
+        """The context that events and notifies live in."""
+
+        device: Device
+        events: set[Event]
+        notifies: set[Notify]
+
 
 SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 0x1, 0x2, 0x8, 0x10, 0x20, 0x40
 ALL_FLAGS = SYNC | PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL | IPC
@@ -58,14 +68,6 @@ class Wait(Mark):
         if not self.done:
             super().complete()
             self._event.count_wait(-1)
-
-
-class Home(Protocol):
-    """The context that events and notifies live in."""
-
-    device: Device
-    events: set[Event]
-    notifies: set[Notify]
 
 
 class Event:

@@ -7,23 +7,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from softnpu.base.errors import NpuError, codes
 from softnpu.base.log import ERROR, log
 from softnpu.runtime.streams.event import Mark
 from softnpu.runtime.threads import UserThread
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Source(Protocol):
+        """A stream, as far as its callbacks concern it."""
+
+        id: int
+        subscription: Subscription | None
+
+
 MAX_THREADS = 1024
 
 _UNSUBSCRIBED_SECONDS = 0.001
-
-
-class Source(Protocol):
-    """A stream, as far as its callbacks concern it."""
-
-    id: int
-    subscription: Subscription | None
 
 
 class Report:

@@ -120,7 +120,7 @@ def test_text_that_is_no_text(tmp_path: Path) -> None:
         weights(Message("Blob").add(shape=(7, _SHAPE)), {"shape": {"dim": [-1, 3]}}),
     ],
 )
-def test_bad_weights(data: bytes, tmp_path: Path) -> None:
+def test_bad_weights_are_refused(data: bytes, tmp_path: Path) -> None:
     prototxt, path = write(tmp_path, _TEXT)
     path.write_bytes(data)
     with pytest.raises(AtcError) as caught:
@@ -144,7 +144,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         assert caught.value.code == "E10410"
 
 
-def test_unknown_bottom(tmp_path: Path) -> None:
+def test_a_bottom_that_nothing_makes_is_refused(tmp_path: Path) -> None:
     error = refused(tmp_path, head(x=(1, 4)) + layer("ReLU", "", "who"))
     assert (error.code, "[who]" in error.message) == ("E11012", True)
 

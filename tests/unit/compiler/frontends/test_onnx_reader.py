@@ -258,7 +258,7 @@ def test_opsets_outside_of_the_manual_are_told(opset: int, noted: bool, tmp_path
     assert bool(notes) == noted and (not noted or str(opset) in notes[0])
 
 
-def test_opset_rules(tmp_path: Path) -> None:
+def test_a_model_imports_one_version_of_an_operator_set(tmp_path: Path) -> None:
     proto = relu()
     proto.opset_import.append(helper.make_opsetid("ai.onnx", 13))  # the same under its other name
     assert load(proto, tmp_path).opsets[""] == 13

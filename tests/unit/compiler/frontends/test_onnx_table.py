@@ -110,7 +110,7 @@ def call(
     ("word", "kind", "count"),
     [(op_type, kind, n) for n, rows in enumerate((UNARY, BINARY, TERNARY), 1) for op_type, kind in rows.items()],
 )
-def test_types(word: str, kind: str, count: int) -> None:
+def test_operators_have_cann_s_type(word: str, kind: str, count: int) -> None:
     named = call(word, [tensor()] * count)
     assert named.type == kind
     assert len(named.input_names) == len(set(named.input_names)) == count
@@ -118,7 +118,7 @@ def test_types(word: str, kind: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(("word", "kind"), VENDOR.items())
-def test_vendor_operators(word: str, kind: str) -> None:
+def test_vendor_operators_have_cann_s_type(word: str, kind: str) -> None:
     assert call(word, domain="npu", opset=1).type == kind
     assert call(word, domain="", opset=11, scale=0.5).type == kind
     assert known(word, "npu")
@@ -150,7 +150,7 @@ def test_operators_without_a_name_keep_theirs() -> None:
         assert not known(op_type, "")
 
 
-def test_convolutions() -> None:
+def test_convolutions_have_cann_s_attributes() -> None:
     named = call("Conv", [tensor(), tensor(4), tensor(1)], pads=[1, 2, 3, 4], strides=[2, 3], group=4, dilations=[1, 2])
     assert named.type == "Conv2D"
     assert named.attrs == {
@@ -172,7 +172,7 @@ def test_convolutions() -> None:
     assert call("ConvTranspose", [tensor(5), tensor(5)]).type == "Conv3DTranspose"
 
 
-def test_pooling() -> None:
+def test_pooling_has_cann_s_attributes() -> None:
     average = call("AveragePool", kernel_shape=[3, 2], strides=[2, 1], count_include_pad=1, ceil_mode=1)
     assert average.type == "AvgPoolV2"
     assert average.attrs["ksize"] == [1, 1, 3, 2]
@@ -190,7 +190,7 @@ def test_pooling() -> None:
     assert call("MaxRoiPool", pooled_shape=[2, 3], spatial_scale=0.5).attrs["pooled_w"] == 3
 
 
-def test_products() -> None:
+def test_products_have_cann_s_attributes() -> None:
     named = call("Gemm", [tensor(2), tensor(2)], transB=1, alpha=0.5)
     assert named.attrs == {"transpose_x1": False, "transpose_x2": True, "offset_x": 0, "alpha": 0.5}
     assert call("MatMul", [tensor(2), tensor(2)]).type == "MatMulV2"

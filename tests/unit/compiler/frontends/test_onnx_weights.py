@@ -44,7 +44,7 @@ def test_weights_of_every_type(array: Any, typed: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)])
-def test_odd_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_weights_of_odd_shapes_are_read(shape: tuple[int, ...], tmp_path: Path) -> None:
     array = np.zeros(shape, np.float32)
     proto = model(
         [helper.make_node("Relu", ["x"], ["y"])], [info("x")], [info("y")], [numpy_helper.from_array(array, "w")]
@@ -81,7 +81,7 @@ def test_strings_are_carried(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_damaged_weights(change: dict[str, Any], tmp_path: Path) -> None:
+def test_damaged_weights_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     rows: dict[str, Any] = {"name": "w", "data_type": FLOAT, "dims": [3], "raw_data": bytes(12), **change}
     proto = model([helper.make_node("Relu", ["x"], ["y"])], [info("x")], [info("y")], [TensorProto(**rows)])
     error = refused(proto, tmp_path)
@@ -99,7 +99,7 @@ def external(folder: Path, location: str = "data.bin", **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("fields", [{}, {"length": 12}, {"offset": 0, "length": 12}, {"offset": 8, "length": 12}])
-def test_external_weights(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_external_weights_are_read_from_their_file(fields: dict[str, Any], tmp_path: Path) -> None:
     values = np.arange(5, dtype=np.float32)
     (tmp_path / "data.bin").write_bytes(values.tobytes() if "offset" in fields else values[:3].tobytes())
     node = load(external(tmp_path, **fields), tmp_path).node("w")
@@ -147,7 +147,7 @@ def test_a_missing_external_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flat", [True, False])
-def test_sparse_weights(flat: bool, tmp_path: Path) -> None:
+def test_sparse_weights_become_dense(flat: bool, tmp_path: Path) -> None:
     dense = np.float32([[0, 2, 0], [3, 0, 4]])
     places = np.flatnonzero(dense) if flat else np.argwhere(dense)
     values = numpy_helper.from_array(dense[dense != 0], "w")
@@ -179,7 +179,7 @@ def test_damaged_sparse_weights(indices: list[int], tmp_path: Path) -> None:
     ],
     ids=["value", "value_float", "value_floats"],
 )
-def test_constant_nodes(attrs: dict[str, Any], wanted: Any, tmp_path: Path) -> None:
+def test_constant_nodes_become_constants(attrs: dict[str, Any], wanted: Any, tmp_path: Path) -> None:
     nodes = [helper.make_node("Constant", [], ["c"], "const", **attrs), helper.make_node("Add", ["x", "c"], ["y"])]
     graph = check(model(nodes, [info("x")], [info("y")]), tmp_path)
     node = graph.node("const")

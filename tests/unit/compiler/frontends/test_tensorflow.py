@@ -148,7 +148,7 @@ def types(graph: Graph) -> list[str]:
 # ---- whole models ------------------------------------------------------------------------------------------------------
 
 
-def test_a_classifier(tmp_path: Path) -> None:
+def test_a_classifier_computes_what_numpy_does(tmp_path: Path) -> None:
     net = Net()
     w, bias, scale, offset, mean = rnd(3, 3, 3, 4), rnd(4), rnd(4), rnd(4), rnd(4)
     variance, dense = np.abs(rnd(4)) + F(0.5), rnd(4, 5)
@@ -243,7 +243,7 @@ def test_what_depends_on_an_unknown_dim_is_not_folded(tmp_path: Path) -> None:
     same(run(graph, x=rnd(2, 2))[1], np.int32(4))
 
 
-def test_a_decoder(tmp_path: Path) -> None:
+def test_a_decoder_computes_what_numpy_does(tmp_path: Path) -> None:
     """Transposed convolution whose output shape is computed, resizing, a skip connection."""
     net = Net()
     w = rnd(3, 3, 2, 4)
@@ -296,7 +296,7 @@ def result_of(tmp_path: Path, kind: str, operands: list[Any], result: int = 0, *
 IMAGE = rnd(1, 5, 6, 4)
 
 
-def test_convolutions(tmp_path: Path) -> None:
+def test_convolutions_compute_what_numpy_does(tmp_path: Path) -> None:
     w = rnd(3, 2, 4, 3)
     unit = [1, 1, 1, 1]
     explicit = {"padding": "EXPLICIT", "explicit_paddings": [0, 0, 2, 1, 0, 1, 0, 0], "strides": unit}
@@ -318,7 +318,7 @@ def test_convolutions(tmp_path: Path) -> None:
     same(computed, np.tensordot(volume[0], kernel, 4)[None, None, None, None])
 
 
-def test_pools(tmp_path: Path) -> None:
+def test_pools_compute_what_numpy_does(tmp_path: Path) -> None:
     attrs: dict[str, Any] = {"ksize": [1, 5, 6, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
     same(result_of(tmp_path, "MaxPool", [IMAGE], **attrs), IMAGE.max((1, 2), keepdims=True))
     same(result_of(tmp_path, "AvgPool", [IMAGE], **attrs), IMAGE.mean((1, 2), keepdims=True))
@@ -330,7 +330,7 @@ def test_pools(tmp_path: Path) -> None:
     same(result_of(tmp_path, "MaxPool3D", [volume], **cube)[0, 0, 0, 0], volume[0, :, :, :2].max((0, 1, 2)))
 
 
-def test_resizes(tmp_path: Path) -> None:
+def test_resizes_compute_what_numpy_does(tmp_path: Path) -> None:
     at = (np.arange(10) + 0.5) * 0.5 - 0.5
     low, high = np.clip(np.floor(at), 0, 4).astype(int), np.clip(np.ceil(at), 0, 4).astype(int)
     part = (at - np.floor(at))[None, :, None, None]
@@ -376,7 +376,7 @@ SINGLE: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SINGLE)
-def test_single_operators(tmp_path: Path, kind: str) -> None:
+def test_a_single_operator_computes_what_numpy_does(tmp_path: Path, kind: str) -> None:
     operands, attrs, wanted = SINGLE[kind]
     if kind == "LRN":
         padded = np.pad(IMAGE**2, [(0, 0), (0, 0), (0, 0), (1, 1)])
@@ -395,7 +395,7 @@ def test_suppression_without_a_limit_for_scores(tmp_path: Path) -> None:
     )
 
 
-def test_old_normalisation(tmp_path: Path) -> None:
+def test_the_old_normalisation_computes_what_numpy_does(tmp_path: Path) -> None:
     mean, variance, beta, gamma = rnd(4), np.abs(rnd(4)) + F(0.5), rnd(4), rnd(4)
     numbers = [("c", array) for array in (mean, variance, beta, gamma)]
     plain = (IMAGE - mean) / np.sqrt(variance + F(0.01))
@@ -528,7 +528,7 @@ def test_only_the_first_result_of_a_normalisation_leaves(tmp_path: Path) -> None
     same(run(graph, x=x)[1], -x.mean((0, 1, 2)))
 
 
-def test_inputs(tmp_path: Path) -> None:
+def test_inputs_keep_names_order_and_told_shapes(tmp_path: Path) -> None:
     net = Net()
     net.input("b", -1, 4)
     net.input("a", 2, 4)
@@ -618,7 +618,7 @@ def test_unknown_operators_are_all_named(tmp_path: Path) -> None:
     assert error.code == "E10501" and "[Bessel], [Lu]" in error.message
 
 
-def test_damaged_graphs(tmp_path: Path) -> None:
+def test_damaged_graphs_are_refused(tmp_path: Path) -> None:
     net = Net()
     net.input("x", 2)
     net.op("Relu", "y", "nothing")

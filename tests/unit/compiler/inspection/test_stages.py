@@ -53,7 +53,7 @@ def test_nothing_without_the_variable(convert: Any) -> None:
 @pytest.mark.parametrize(
     ("level", "wanted"), [("1", STAGES), ("2", STAGES), ("3", STAGES[-1:]), ("4", STAGES[:1]), ("9", STAGES)]
 )
-def test_levels(convert: Any, level: str, wanted: list[str]) -> None:
+def test_the_level_chooses_stages(convert: Any, level: str, wanted: list[str]) -> None:
     assert stages(convert(DUMP_GE_GRAPH="2", DUMP_GRAPH_LEVEL=level)) == wanted
 
 
@@ -67,7 +67,7 @@ def operators(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("content", ["1", "2", "3"])
-def test_contents(convert: Any, content: str) -> None:
+def test_a_dump_holds_what_its_content_level_says(convert: Any, content: str) -> None:
     folder = convert(DUMP_GE_GRAPH=content)
     by_type = operators(folder)
     assert set(by_type) == {"Data", "Const", "Add", "LeakyRelu", "NetOutput"}

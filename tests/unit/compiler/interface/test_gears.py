@@ -26,14 +26,14 @@ def picture(folder: Path, shape: list[Any]) -> tuple[Graph, Any]:
     return load(proto, folder), proto
 
 
-def test_batches(tmp_path: Path) -> None:
+def test_a_batch_gear_fills_open_batches(tmp_path: Path) -> None:
     graph, _ = picture(tmp_path, ["n", 3, 9, 7])
     cases = [input_shapes(graph, "batch", [n]) for n in (1, 8)]
     assert cases == [{"x": (1, 3, 9, 7)}, {"x": (8, 3, 9, 7)}]
     assert output_shapes(graph, cases) == [[(1, 2, 4, 3), (1, 2, 1, 1)], [(8, 2, 4, 3), (8, 2, 1, 1)]]
 
 
-def test_resolutions(tmp_path: Path) -> None:
+def test_outputs_of_a_resolution_are_those_of_onnxruntime(tmp_path: Path) -> None:
     graph, proto = picture(tmp_path, [1, 3, "h", "w"])
     cases = [input_shapes(graph, "hw", list(size)) for size in ((5, 9), (20, 10))]
     assert cases == [{"x": (1, 3, 5, 9)}, {"x": (1, 3, 20, 10)}]

@@ -58,7 +58,7 @@ def largest_live_set(graph: Graph) -> int:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_graphs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_live_together_never_overlap(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph(seed)
     taken: list[tuple[int, int]] = []
     take = memory._take

@@ -54,7 +54,7 @@ def test_nodes_with_index() -> None:
     assert graph.node("act") is None
 
 
-def test_tensor_names() -> None:
+def test_outputs_may_be_named_by_their_tensors() -> None:
     assert chosen(model(), out_nodes="t3;t1") == [("split:1:t3", FLOAT), ("conv:0:t1", FLOAT)]
     assert chosen(model(0), out_nodes="t4;") == [("act:0:t4", FLOAT)]
 
@@ -147,7 +147,7 @@ def test_output_type_errors(given: dict[str, str], expected: str) -> None:
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def test_fp16_inputs() -> None:
+def test_inputs_may_come_as_fp16() -> None:
     graph = model()
     chosen(graph, input_fp16_nodes="image")
     data, cast, conv = graph.nodes[:3]
@@ -203,7 +203,7 @@ def test_output_as_nc1hwc0() -> None:
         ({"is_output_adjust_hw_layout": "true"}, "E10001"),
     ],
 )
-def test_layout_errors(given: dict[str, str], expected: str) -> None:
+def test_layouts_that_cannot_be_are_refused(given: dict[str, str], expected: str) -> None:
     assert failure(model(), **given).code == expected
 
 

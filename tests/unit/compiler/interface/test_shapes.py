@@ -48,13 +48,13 @@ def code(text: str = "", **more: str) -> str:
         ("model/in~put:1,2", {"model/in~put": [1, 2]}),
     ],
 )
-def test_static(text: str, expected: dict[str, list[int]]) -> None:
+def test_fixed_shapes_are_parsed(text: str, expected: dict[str, list[int]]) -> None:
     parsed = shapes(text)
     assert parsed.static == expected
     assert parsed.gears is None and not parsed.dynamic
 
 
-def test_nothing() -> None:
+def test_no_option_says_nothing() -> None:
     assert shapes() == Shapes()
 
 
@@ -76,7 +76,7 @@ def test_nothing() -> None:
         ("a:1 2", "E10014"),
     ],
 )
-def test_static_errors(text: str, expected: str) -> None:
+def test_faulty_shapes_are_refused(text: str, expected: str) -> None:
     assert code(text) == expected
 
 
@@ -93,7 +93,7 @@ def test_static_errors(text: str, expected: str) -> None:
         ("a:-1;s:", {"a": [(1, -1)], "s": []}),
     ],
 )
-def test_ranges(text: str, expected: dict[str, list[tuple[int, int]]]) -> None:
+def test_ranges_are_parsed(text: str, expected: dict[str, list[tuple[int, int]]]) -> None:
     parsed = shapes(text)
     assert parsed.ranges == expected and parsed.dynamic and not parsed.static
 
@@ -115,11 +115,11 @@ def test_ranges_without_names() -> None:
         ("a:-1,x", "E10002"),
     ],
 )
-def test_range_errors(text: str, expected: str) -> None:
+def test_faulty_ranges_are_refused(text: str, expected: str) -> None:
     assert code(text) == expected
 
 
-def test_range_option() -> None:
+def test_the_older_option_takes_ranges_in_brackets() -> None:
     parsed = shapes(input_shape_range="a:[1~10,3,-1,-1];b:[5]")
     assert parsed.ranges == {"a": [(1, 10), (3, 3), (1, -1), (1, -1)], "b": [(5, 5)]}
     assert shapes(input_shape_range="[1~2,3],[4]").unnamed_ranges == [[(1, 2), (3, 3)], [(4, 4)]]
@@ -134,7 +134,7 @@ def test_range_option_errors(text: str) -> None:
 # ---- gears -----------------------------------------------------------------------------------------------------------
 
 
-def test_gears() -> None:
+def test_gears_are_parsed_with_their_shapes() -> None:
     parsed = shapes("a:-1,3;b:7", dynamic_batch_size="1,2,8")
     assert parsed.gears == Gears("batch", [[1], [2], [8]])
     assert parsed.static == {"a": [-1, 3], "b": [7]} and not parsed.dynamic
@@ -193,7 +193,7 @@ MANY = [str(number) for number in range(1, 102)]
         ("a:-2,3", {"dynamic_batch_size": "1,2"}, "E10011"),
     ],
 )
-def test_gear_errors(text: str, options: dict[str, str], expected: str) -> None:
+def test_faulty_gears_are_refused(text: str, options: dict[str, str], expected: str) -> None:
     assert code(text, **options) == expected
 
 
@@ -220,7 +220,7 @@ def apply_code(graph: Graph, text: str, **more: str) -> AtcError:
     return caught.value
 
 
-def test_apply_static() -> None:
+def test_fixed_shapes_are_set_on_inputs() -> None:
     graph = model(a=(-1, 3, -1, -1), b=(2,))
     graph.inputs[0].output.words = ("n", "", "h", "w")
     apply(graph, shapes("a:1,3,8,8"))
@@ -235,7 +235,7 @@ def test_apply_changes_a_fixed_batch() -> None:
     assert graph.inputs[0].output.shape == (8, 3)
 
 
-def test_apply_ranges() -> None:
+def test_ranges_open_the_dims_of_an_input() -> None:
     graph = model(a=(-1, 3, -1), b=(2,))
     graph.inputs[0].output.words = ("n", "", "")
     apply(graph, shapes("a:1~8,3,-1"))
@@ -282,7 +282,7 @@ def test_apply_dims_gears_follow_the_inputs() -> None:
     assert a.words[0] == b.words[0] != b.words[1]
 
 
-def test_names() -> None:
+def test_names_that_are_no_inputs_are_told_with_near_ones() -> None:
     missing = apply_code(model(images=(1, 3)), "image:1,3")
     assert missing.code == "E10016" and "did you mean images?" in missing.message
     inner = apply_code(model(images=(1, 3)), "act:1,3")
@@ -328,7 +328,7 @@ def test_the_suggestion_can_be_used() -> None:
     assert [node.output.shape for node in graph.inputs] == [(1, 3, 224, 224), (1, 128)]
 
 
-def test_unknown_rank() -> None:
+def test_an_input_of_unknown_rank_needs_a_shape() -> None:
     error = apply_code(model(a=None), "")
     assert error.code == "E10001" and "how many dims" in error.message
     graph = model(a=None)

@@ -54,7 +54,7 @@ def test_arithmetic_of_constants(tmp_path: Path) -> None:
     same(proto, graph, x(2, 3))
 
 
-def test_shape_arithmetic(tmp_path: Path) -> None:
+def test_shape_arithmetic_becomes_constants(tmp_path: Path) -> None:
     """Shape → Gather → Concat → Reshape, as exporters write it, becomes one Reshape with a constant."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
@@ -90,7 +90,7 @@ def test_parts_of_a_shape(attrs: dict[str, int], wanted: list[int], tmp_path: Pa
     assert original(proto, x(2, 3, 4))[0].tolist() == wanted
 
 
-def test_size(tmp_path: Path) -> None:
+def test_a_known_size_becomes_a_constant(tmp_path: Path) -> None:
     graph, _ = folded(model([helper.make_node("Size", ["x"], ["y"])], {"x": (2, 3, 4)}, ["y"]), tmp_path)
     constant = graph.outputs[0].value.const
     assert constant is not None and constant.array().item() == 24 and constant.shape == ()

@@ -32,7 +32,7 @@ def net(shape: Any) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 9, 7), ("n", 3, 8, 8)])
-def test_against_onnx(shape: Any, tmp_path: Path) -> None:
+def test_inferred_shapes_are_those_of_onnx(shape: Any, tmp_path: Path) -> None:
     proto = net(shape)
     graph = load(proto, tmp_path)
     known = {info.name: info.type.tensor_type for info in (*proto.graph.value_info, *proto.graph.output)}

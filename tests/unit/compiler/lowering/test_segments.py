@@ -125,7 +125,7 @@ def test_values_that_jump_over_the_cut(tmp_path: Path) -> None:
     np.testing.assert_allclose(computed[0], (np.linalg.inv(total) - total) * y, rtol=1e-3, atol=1e-5)
 
 
-def test_numpy_alone(tmp_path: Path) -> None:
+def test_a_graph_of_numpy_operators_alone_runs(tmp_path: Path) -> None:
     graph = start(x=(3, 3))
     finish(graph, op(graph, "MatrixInverse", data(graph)))
     programs, steps = programs_of(graph)
@@ -187,7 +187,7 @@ def test_a_constant_of_a_numpy_operator_travels_with_its_step(tmp_path: Path) ->
     np.testing.assert_allclose(run(graph, tmp_path, x=x)[0], x + np.linalg.inv(matrix), rtol=1e-4, atol=1e-5)
 
 
-def test_layout_changes(tmp_path: Path) -> None:
+def test_layout_changes_keep_the_numbers(tmp_path: Path) -> None:
     """TransData to NC1HWC0 and back again, around an operator of the engine."""
     graph = start(x=(1, 20, 2, 3))
     data(graph).format = 0

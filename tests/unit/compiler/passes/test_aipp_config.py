@@ -48,7 +48,7 @@ def only(text: str) -> AippConfig:
     return config
 
 
-def test_a_sample(tmp_path: Path) -> None:
+def test_a_whole_configuration_is_read(tmp_path: Path) -> None:
     path = tmp_path / "aipp.cfg"
     path.write_text(SAMPLE)
     (config,) = read(path)
@@ -88,14 +88,14 @@ def test_the_numbers_of_the_fields() -> None:
     assert decode(AIPP_OP, encode(AIPP_OP, {"matrix_r2c2": [5]})) == {"matrix_r2c2": [5]}
 
 
-def test_several_inputs() -> None:
+def test_several_inputs_are_told_apart() -> None:
     first, second = from_text(static(RGB) + static(RGB + "related_input_rank: 3"))
     assert (first.rank, second.rank) == (0, 3)
     named = from_text(static(RGB + 'related_input_name: "a"') + static(RGB + 'related_input_name: "b"'))
     assert [config.name for config in named] == ["a", "b"]
 
 
-def test_dynamic() -> None:
+def test_a_dynamic_configuration_is_read() -> None:
     config = only(static("max_src_image_size: 752640 related_input_rank: 1", "dynamic"))
     assert (config.dynamic, config.max_src_image_size, config.rank, config.unused) == (True, 752640, 1, ())
     assert only(static("max_src_image_size: 1 mean_chn_0: 5", "dynamic")).unused == ("mean_chn_0",)
@@ -159,7 +159,7 @@ def test_dynamic() -> None:
         (static(RGB) + static(RGB + "related_input_rank: 1 mean_chn_0: 999"), "aipp_op number 2: mean_chn_0 is 999"),
     ],
 )
-def test_mistakes(text: str, reason: str) -> None:
+def test_mistakes_are_named(text: str, reason: str) -> None:
     with pytest.raises(AtcError) as caught:
         from_text(text)
     assert caught.value.code == "E10052"

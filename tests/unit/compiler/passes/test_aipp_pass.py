@@ -65,7 +65,7 @@ def prepared(images: np.ndarray) -> np.ndarray:
     )
 
 
-def test_static_rgb(tmp_path: Path) -> None:
+def test_static_aipp_prepares_the_picture(tmp_path: Path) -> None:
     graph, proto = graph_of(tmp_path, [2, 3, 8, 10])
     insert(graph, [AippConfig(params=RGB)])
     graph.verify()
@@ -114,7 +114,7 @@ def test_batch_gears_leave_the_batch_open(tmp_path: Path) -> None:
     assert np.array_equal(run(graph, images), original(proto, {"x": prepared(images)})[0])
 
 
-def test_image_gears(tmp_path: Path) -> None:
+def test_image_gears_leave_the_sides_open(tmp_path: Path) -> None:
     graph, proto = graph_of(tmp_path, [1, 3, "h", "w"])
     insert(graph, [AippConfig(params=RGB)], Setting(gears="hw"))
     assert graph.inputs[0].output.shape == (1, -1, -1, 3)
@@ -123,7 +123,7 @@ def test_image_gears(tmp_path: Path) -> None:
         assert np.array_equal(run(graph, images), original(proto, {"x": prepared(images)})[0])
 
 
-def test_dynamic(tmp_path: Path) -> None:
+def test_dynamic_aipp_is_a_second_input(tmp_path: Path) -> None:
     graph, _ = graph_of(tmp_path, [2, 3, 8, 10])
     insert(graph, [AippConfig(max_src_image_size=5000)])
     graph.verify()
@@ -196,7 +196,9 @@ GREY = (76, 150, 30, 0, 0, 0, 0, 0, 0)
         ),
     ],
 )
-def test_refusals(tmp_path: Path, config: AippConfig, setting: Setting, code: str, word: str) -> None:
+def test_settings_that_do_not_fit_are_refused(
+    tmp_path: Path, config: AippConfig, setting: Setting, code: str, word: str
+) -> None:
     graph, _ = graph_of(tmp_path, [1, 3, 8, 10])
     with pytest.raises(AtcError, match=word) as caught:
         insert(graph, [config], setting)

@@ -52,7 +52,7 @@ def test_copies_that_matter_stay(tmp_path: Path) -> None:
     check(copy_removal, nodes, X, {}, tmp_path, count=(0, 0))
 
 
-def test_casts(tmp_path: Path) -> None:
+def test_casts_that_do_nothing_go_away(tmp_path: Path) -> None:
     def cast(source: str, target: str, to: int):
         return op("Cast", [source], [target], to=to)
 

@@ -104,7 +104,7 @@ def test_a_bad_option_is_e10001(text) -> None:
     assert "--optimization_switch" in caught.value.message
 
 
-def test_the_report(tmp_path: Path) -> None:
+def test_the_report_counts_matches_and_effects(tmp_path: Path) -> None:
     report = FusionReport()
     report.count(A, "GraphFusion", 2, 1)
     report.count(A, "GraphFusion", 1, 1)

@@ -85,7 +85,7 @@ def test_what_only_looks_like_gelu_stays(tmp_path: Path) -> None:
     check(gelu, flipped, X, SCALARS, tmp_path, count=(0, 0))
 
 
-def test_layer_norm(tmp_path: Path) -> None:
+def test_layer_norm_is_known_by_its_nodes(tmp_path: Path) -> None:
     def chain(mean_attrs: dict, extra: list[str], square):
         return [
             op("ReduceMean", ["x", *extra], ["m"], **mean_attrs),

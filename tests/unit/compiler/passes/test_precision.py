@@ -260,7 +260,7 @@ def file(folder: Path, text: str) -> Path:
     return path
 
 
-def test_keep_dtype(tmp_path: Path) -> None:
+def test_the_file_of_keep_dtype_is_read(tmp_path: Path) -> None:
     keep = read_keep_dtype(file(tmp_path, "last\n\nOpType::Softmax\n"))
     assert keep == Keep(frozenset({"last"}), frozenset({"Softmax"}))
     graph = dense(tmp_path)
@@ -299,7 +299,7 @@ def test_weights_are_clipped_unless_the_option_says_no(tmp_path: Path) -> None:
         assert weight is not None and weight.array().tolist() == [expected]
 
 
-def test_modify_mixlist(tmp_path: Path) -> None:
+def test_the_file_of_modify_mixlist_is_read(tmp_path: Path) -> None:
     text = '{"black-list": {"to-add": ["MatMulV2"], "to-remove": ["Log"]}, "white-list": {"to-add": ["Relu"]}, "gray-list": {"to-add": ["Conv2D"]}}'
     lists = read_modify_mixlist(file(tmp_path, text), mixed=True)
     assert lists == MixLists(WHITE - {"MatMulV2", "Conv2D"} | {"Relu"}, BLACK - {"Log"} | {"MatMulV2"})
@@ -308,7 +308,7 @@ def test_modify_mixlist(tmp_path: Path) -> None:
     assert (dtype_of(graph, "m"), dtype_of(graph, "y")) == (FLOAT, HALF)
 
 
-def test_customize_dtypes(tmp_path: Path) -> None:
+def test_the_file_of_customize_dtypes_is_read(tmp_path: Path) -> None:
     text = "last::InputDtype:float16,OutputDtype:float16\nOpType::MatMulV2:InputDtype:float32, float32,OutputDtype:float32\n"
     custom = read_customize_dtypes(file(tmp_path, text))
     assert custom == Custom({"last": ([1], [1])}, {"MatMulV2": ([0, 0], [0])})

@@ -112,7 +112,7 @@ def test_everything_a_tensor_may_say(tmp_path: Path) -> None:
         ("list_list_int", [[1], [2, 3]], [[1], [2, 3]]), ("data_type", "float16", 1), ("data_type", "INT32", 3),
     ],
 )  # fmt: skip
-def test_attributes(tmp_path: Path, kind: str, value: Any, expected: Any) -> None:
+def test_attributes_get_their_type(tmp_path: Path, kind: str, value: Any, expected: Any) -> None:
     parsed = read_one(tmp_path, add(attr=[{"name": "a", "type": kind, "value": value}])).attrs["a"]
     assert parsed == expected
     assert type(parsed) is type(expected)
@@ -170,7 +170,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 # ---- graphs ----------------------------------------------------------------------------------------------------------
 
 
-def test_add_computes(tmp_path: Path) -> None:
+def test_an_add_computes_the_sum(tmp_path: Path) -> None:
     graph = to_graph(read_one(tmp_path, add()))
     x = np.arange(9, dtype=np.int32).reshape(3, 3)
     np.testing.assert_array_equal(run(graph, x, x + 1)[0], 2 * x + 1)

@@ -56,7 +56,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_torch_apis(library, monkeypatch):
+def test_uses_of_torch_are_listed(library, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # it would stay loaded for all tests that follow
     folder = analyse(library, "torch_apis")
     assert [row["OP"] for row in read(folder / "unsupported_api.csv")] == ["torch.fft.fft"]
@@ -106,7 +106,7 @@ def test_third_party_reads_old_escapes(tmp_path):
     assert [row["Function"] for row in read(folder / "framework_unsupported_op.csv")] == ["a.f"]
 
 
-def test_affinity(library):
+def test_calls_with_a_faster_form_are_listed(library):
     (row,) = read(analyse(library, "affinity_apis") / "affinity_api_call.csv")
     assert list(row) == ["File", "Start Line", "End Line", "Api Type", "Api Call Name", "Affinity Api Name"]
     assert row["Affinity Api Name"] == "torch_npu.optim.NpuFusedSGD"

@@ -51,7 +51,7 @@ parallel = a.TorchDataParallel(model); same(parallel(z), model(z)); assert list(
 """
 
 
-def test_near_equivalents(tmp_path):
+def test_near_equivalents_give_what_torch_gives(tmp_path):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     write_template("ascend_function", tmp_path / "ascend_function")

@@ -43,7 +43,7 @@ def migrate(text, main=False, **options):
         ("torch.device('cuda' if ok else 'cpu')", "torch.device('npu' if ok else 'cpu')"),
     ],
 )
-def test_device_arguments(old, new):
+def test_device_arguments_name_the_variable(old, new):
     text = migrate(f"import torch\n{old}\n", specify_device=True).text
     assert text.splitlines()[-1] == new
     assert ("NPU_CALCULATE_DEVICE = 0" in text) == ("NPU_CALCULATE_DEVICE" in new)
@@ -81,7 +81,7 @@ main()
 """
 
 
-def test_distributed():
+def test_a_script_becomes_distributed():
     done = migrate(MAIN, main=True, distributed=True)
     text = done.text
     size = "torch.distributed.get_world_size()"

@@ -120,7 +120,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
-def test_pairs(old, new):
+def test_a_source_becomes_its_counterpart(old, new):
     assert migrate(old + "\n") == new + "\n"
 
 
@@ -155,7 +155,7 @@ IMPORTS = [
 
 
 @pytest.mark.parametrize(("head", "text", "new"), IMPORTS)
-def test_imports(head, text, new):
+def test_imports_follow_their_names(head, text, new):
     done = convert(Source(head + text, "utf-8", False), Options())
     kept = [line for line in head.splitlines(True) if line in done.text and line not in new]
     assert done.text == "import torch_npu\n" + "".join(kept) + new

@@ -59,10 +59,10 @@ class Watched(HostBackend):
 
 @pytest.fixture
 def backend() -> Iterator[Watched]:
-    one = Watched()
-    yield one
-    for base, size in one.reserved:
-        one.unmap(base, size)
+    watched = Watched()
+    yield watched
+    for base, size in watched.reserved:
+        watched.unmap(base, size)
 
 
 @pytest.fixture
@@ -111,13 +111,13 @@ def test_every_start_is_aligned(arena: Arena, align: int) -> None:
 
 def test_addresses_at_the_edges_find_their_allocation_and_no_other(arena: Arena) -> None:
     for padded in (64, 96, 320, 4128, SLAB_LIMIT, SLAB_LIMIT + 64, 5 * MIB):
-        one, two = make(arena, padded), make(arena, padded)
-        for allocation in (one, two):
+        first, second = make(arena, padded), make(arena, padded)
+        for allocation in (first, second):
             assert arena.atlas.find(allocation.address) is allocation
             assert arena.atlas.find(allocation.address + padded // 2) is allocation
             assert arena.atlas.find(allocation.end - 1) is allocation
             assert arena.atlas.find(allocation.address - 1) is not allocation
-        assert arena.atlas.find(one.end) is not two or one.end == two.address
+        assert arena.atlas.find(first.end) is not second or first.end == second.address
 
 
 def test_addresses_far_away_find_nothing(arena: Arena) -> None:
@@ -150,9 +150,9 @@ def test_a_random_life_agrees_with_a_simple_model(arena: Arena) -> None:
             assert not allocation.live
         else:
             allocation = make(arena, chance.choices(sizes, weights)[0], chance.choice((64, 64, 128)))
-            place = bisect_right(starts, allocation.address)
-            before = live[starts[place - 1]] if place else None
-            after = live[starts[place]] if place < len(starts) else None
+            position = bisect_right(starts, allocation.address)
+            before = live[starts[position - 1]] if position else None
+            after = live[starts[position]] if position < len(starts) else None
             assert before is None or before.end <= allocation.address
             assert after is None or allocation.end <= after.address
             live[allocation.address] = allocation
@@ -170,7 +170,7 @@ def test_a_freed_slot_rests_before_it_is_used_again(arena: Arena) -> None:
     freed = make(arena, 64)
     arena.release(freed)
     others = [make(arena, 64) for _ in range(64)]
-    assert freed.address not in {one.address for one in others}
+    assert freed.address not in {other.address for other in others}
     assert arena.atlas.find(freed.address) is freed
 
 
@@ -209,8 +209,8 @@ def test_freed_memory_stays_mapped_and_its_record_findable(arena: Arena, padded:
     fill(allocation, 0x5A)
     arena.release(allocation)
     assert content(allocation) == bytes([0x5A]) * padded
-    found = arena.atlas.find(allocation.address + padded - 1)
-    assert found is allocation and not found.live
+    freed = arena.atlas.find(allocation.address + padded - 1)
+    assert freed is allocation and not freed.live
 
 
 def test_the_record_of_a_retired_slab_is_still_there(arena: Arena) -> None:
@@ -218,8 +218,8 @@ def test_the_record_of_a_retired_slab_is_still_there(arena: Arena) -> None:
     for allocation in allocations:
         arena.release(allocation)
     for allocation in allocations:
-        found = arena.atlas.find(allocation.address)
-        assert found is not None and found.size == SLAB_LIMIT and not found.live
+        freed = arena.atlas.find(allocation.address)
+        assert freed is not None and freed.size == SLAB_LIMIT and not freed.live
 
 
 def test_records_of_retired_slabs_do_not_pile_up(arena: Arena) -> None:
@@ -237,9 +237,9 @@ def test_runs_are_joined_when_they_are_freed(arena: Arena, backend: Watched) -> 
         parts = [make(arena, whole) for _ in range(4)]
         for index in order:
             arena.release(parts[index])
-    one = make(arena, 4 * whole)
+    large = make(arena, 4 * whole)
     assert len(backend.reserved) == 1
-    arena.release(one)
+    arena.release(large)
 
 
 def test_the_pages_of_large_and_many_freed_blocks_go_back_to_the_machine(arena: Arena) -> None:
@@ -342,16 +342,16 @@ def test_many_threads_never_share_a_byte(arena: Arena) -> None:
         mine: list[Allocation] = []
         for _ in range(1500):
             if len(mine) > 40 or (mine and chance.random() < 0.4):
-                one = mine.pop(chance.randrange(len(mine)))
-                if content(one) != bytes([mark]) * (one.end - one.address):
+                allocation = mine.pop(chance.randrange(len(mine)))
+                if content(allocation) != bytes([mark]) * (allocation.end - allocation.address):
                     problems.append(f"bytes of thread {mark} were changed")
-                arena.release(one)
+                arena.release(allocation)
             else:
-                one = make(arena, chance.choice((64, 96, 2080, 20_000, 3 * MIB // 2)))
-                fill(one, mark)
-                mine.append(one)
-        for one in mine:
-            arena.release(one)
+                allocation = make(arena, chance.choice((64, 96, 2080, 20_000, 3 * MIB // 2)))
+                fill(allocation, mark)
+                mine.append(allocation)
+        for allocation in mine:
+            arena.release(allocation)
 
     threads = [threading.Thread(target=life, args=(mark,)) for mark in range(1, 7)]
     for thread in threads:
@@ -360,9 +360,9 @@ def test_many_threads_never_share_a_byte(arena: Arena) -> None:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert problems == []
-    one = make(arena, 3 << 30)  # everything was joined again: the first segment has room for it
+    large = make(arena, 3 << 30)  # everything was joined again: the first segment has room for it
     assert len(arena.atlas.segments) == 1
-    arena.release(one)
+    arena.release(large)
 
 
 @pytest.mark.parametrize("padded", [64, SLAB_LIMIT, 3 * MIB])
@@ -389,9 +389,9 @@ def test_a_destructor_that_allocates_in_the_middle_of_an_allocation(arena: Arena
     outer.append(make(arena, 5 << 30))
     assert len(inner) == 3
     check_apart(arena, [*inner, *outer])
-    for one in [*inner, *outer]:
-        arena.release(one)
-        assert not one.live
+    for allocation in [*inner, *outer]:
+        arena.release(allocation)
+        assert not allocation.live
 
 
 def fill_edges(allocation: Allocation) -> None:
@@ -424,16 +424,16 @@ class Interrupter:
 def test_a_destructor_may_come_between_any_two_lines(backend: Watched, padded: int) -> None:
     for line in range(200):
         arena = Arena(Atlas(), backend, "device 0")
-        owned = [make(arena, one) for one in (64, SLAB_LIMIT, SLAB_LIMIT, SLAB_LIMIT, 2 * MIB, 2 * MIB, 2 * MIB) * 2]
-        for one in owned[4:11]:
-            arena.release(one)  # resting slots, empty slabs and free stretches to stumble over
-        owned = [one for one in owned if one.live]
+        owned = [make(arena, size) for size in (64, SLAB_LIMIT, SLAB_LIMIT, SLAB_LIMIT, 2 * MIB, 2 * MIB, 2 * MIB) * 2]
+        for allocation in owned[4:11]:
+            arena.release(allocation)  # resting slots, empty slabs and free stretches to stumble over
+        owned = [allocation for allocation in owned if allocation.live]
         born: list[Allocation] = []
 
         def destructor(arena: Arena = arena, owned: list[Allocation] = owned, born: list[Allocation] = born) -> None:
-            for one in owned:
-                arena.release(one)
-            born.extend(make(arena, one) for one in (64, SLAB_LIMIT, 2 * MIB))
+            for allocation in owned:
+                arena.release(allocation)
+            born.extend(make(arena, size) for size in (64, SLAB_LIMIT, 2 * MIB))
 
         interrupter = Interrupter(line, destructor)
         sys.settrace(interrupter)
@@ -451,9 +451,9 @@ def test_a_destructor_may_come_between_any_two_lines(backend: Watched, padded: i
 
 
 def check_apart(arena: Arena, live: list[Allocation]) -> None:
-    spans = sorted((one.address, one.end) for one in live)
+    spans = sorted((allocation.address, allocation.end) for allocation in live)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-    assert all(arena.atlas.find(one.address) is one and one.live for one in live)
+    assert all(arena.atlas.find(allocation.address) is allocation and allocation.live for allocation in live)
 
 
 class Owner:
@@ -476,12 +476,12 @@ def test_garbage_collections_at_every_step_free_memory_safely(arena: Arena) -> N
     try:
         for step in range(600):
             Owner(arena, chance.choice((64, 96, 96, SLAB_LIMIT, 2 * MIB)))
-            one = make(arena, chance.choice((64, 160, SLAB_LIMIT, 2 * MIB)))
-            fill_edges(one)
+            allocation = make(arena, chance.choice((64, 160, SLAB_LIMIT, 2 * MIB)))
+            fill_edges(allocation)
             if step % 3:
-                arena.release(one)
+                arena.release(allocation)
             else:
-                kept.append(one)
+                kept.append(allocation)
     finally:
         gc.set_threshold(*thresholds)
     gc.collect()
@@ -508,8 +508,8 @@ def test_sharing_keeps_the_content_and_ends_with_the_memory(arena: Arena, backen
     arena.release(allocation)
     arena.trim()
     again = [make(arena, padded) for _ in range(3)]
-    for one in again:
-        fill(one, 0x33)
+    for allocation in again:
+        fill(allocation, 0x33)
     assert ctypes.string_at(other + end - last, 1) == b"\x22"
     backend.unmap(other, CHUNK)
     os.close(copy)

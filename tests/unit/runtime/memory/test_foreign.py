@@ -56,9 +56,9 @@ def pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     """Pages, asked about through madvise and through /proc/self/maps (kernels before 5.14)."""
     if request.param == "maps":
         monkeypatch.setattr(foreign, "_madvise", _old_kernel)
-    one = Pages()
-    yield one
-    _libc.munmap(one.whole, 10 * PAGE)
+    mapped = Pages()
+    yield mapped
+    _libc.munmap(mapped.whole, 10 * PAGE)
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def tracked(number: int, size: int, gone: list[int]) -> Tracked:
 def test_a_temporary_bytes_object_lives_on_although_it_was_dropped_at_once() -> None:
     pins = Pins()
     address = pin_bytes(pins, numpy.arange(1000, dtype=numpy.int32).tobytes())
-    junk = [bytes([one]) * 4000 for one in range(50)]
+    junk = [bytes([number]) * 4000 for number in range(50)]
     assert ctypes.string_at(address, 4000) == numpy.arange(1000, dtype=numpy.int32).tobytes()
     assert pins.room(address, True) == pins.room(address, False) == 4000
     assert len(junk) == 50

@@ -30,10 +30,10 @@ class Gate:
 
 @pytest.fixture
 def queue(request: pytest.FixtureRequest) -> Iterator[Queue]:
-    made = Queue(request.node.name)
-    yield made
-    made.drop()
-    made.close()
+    fresh = Queue(request.node.name)
+    yield fresh
+    fresh.drop()
+    fresh.close()
 
 
 def nothing() -> None:
