@@ -1,4 +1,4 @@
-"""Every public name of the reference's sections (a), (b.1) to (b.6) and (b.9), with its arguments and their defaults."""
+"""Every public name of torch_npu and torch.npu, with its arguments and their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 import torch_npu
 from torch.npu import CubeMathType
 
-# A row is a name and its arguments; a row without brackets is no function. Arguments that the reference does not name need a
+# A row is a name and its arguments; a row without brackets is no function. Arguments that the manual does not name need a
 # default, so that calls written from it work.
 DEVICE = """
 is_available() | device_count() | current_device() | set_device(device) | device(device) | device_of(obj) | synchronize(device=None)

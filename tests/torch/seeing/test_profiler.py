@@ -249,7 +249,7 @@ def test_dynamic_profile(step: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )  # fmt: skip
 def test_arguments(name: str, arguments: str) -> None:
-    """Those of the reference, in its order."""
+    """Those of the manual, in its order."""
     home, _, last = name.rpartition(".")
     found = inspect.signature(getattr(torch.npu if home else profiler, last))
     assert list(found.parameters) == arguments.split()

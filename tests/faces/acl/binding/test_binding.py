@@ -1,4 +1,4 @@
-"""How calls look to a program (reference section 1): names, arguments, return shapes, functions that are not there yet."""
+"""How calls look to a program: names, arguments, return shapes, functions that are not there yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import message, ok
 
 SUBMODULES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
 MODULES = ("acl", *(f"acl.{name}" for name in SUBMODULES))
-# How many functions the reference counts in each module (rt: 190 and three that were documented later).
+# How many functions the API reference lists in each module (rt: 190 and three that were documented later).
 COUNTS = {
     "acl": 47,
     "acl.rt": 193,

@@ -1,4 +1,4 @@
-"""acl.init, acl.finalize, the configuration file, versions, half floats (reference sections 2, 3.1, 3.2 and 11)."""
+"""acl.init, acl.finalize, the configuration file, versions, half floats."""
 
 from __future__ import annotations
 
@@ -479,7 +479,7 @@ def test_attributes(chip: str, expected: set[int], monkeypatch: pytest.MonkeyPat
     assert acl.get_cann_attribute(-1) == (0, INVALID_PARAM)
 
 
-# AI cores, vector cores, L2 in MiB: section 15 of the reference.
+# AI cores, vector cores, L2 in MiB.
 CHIPS = {
     "Ascend310P1": (10, 8, 16),
     "Ascend310P3": (8, 7, 16),

@@ -1,4 +1,4 @@
-"""The log: plog form, levels, where it goes (tools reference section 7)."""
+"""The log: plog form, levels, where it goes."""
 
 from __future__ import annotations
 

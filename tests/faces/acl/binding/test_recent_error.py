@@ -1,4 +1,4 @@
-"""get_recent_err_msg, peek_at_last_error, get_last_error (reference sections 3.1, 4.5, 11.3 and 14)."""
+"""get_recent_err_msg, peek_at_last_error, get_last_error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_form() -> None:
     assert acl.get_recent_err_msg() is None, "taking it clears it"
 
 
-# Families of section 14: EH is the interface layer, EE the runtime.
+# Families of error messages: EH is the interface layer, EE the runtime.
 FAMILIES: dict[str, tuple[Callable[[], Any], int, tuple[str, ...]]] = {
     "bad parameter": (lambda: acl.rt.set_ts_device(9), 100000, ("EH0001", "EH0007", "EH0009", "EH0012")),
     "unreadable file": (lambda: acl.init("/no/such/file"), 100003, ("EH0003", "EH0004")),

@@ -1,4 +1,4 @@
-"""acl.util: addresses of Python objects and views of memory (reference section 10; threads: test_threads.py)."""
+"""acl.util: addresses of Python objects and views of memory (threads: test_threads.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: AIPP of loaded models (reference section 5.6): types, static parameters, sets attached to one or two pictures."""
+"""acl.mdl: AIPP of loaded models: types, static parameters, sets attached to one or two pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: the parameter sets of dynamic AIPP (reference section 5.6)."""
+"""acl.mdl: the parameter sets of dynamic AIPP."""
 
 from __future__ import annotations
 

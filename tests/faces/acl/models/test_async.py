@@ -1,4 +1,4 @@
-"""acl.mdl: runs on streams (reference section 5.2): order, late failures, what is checked when submitting."""
+"""acl.mdl: runs on streams: order, late failures, what is checked when submitting."""
 
 from __future__ import annotations
 

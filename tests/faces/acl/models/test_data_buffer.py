@@ -1,4 +1,4 @@
-"""acl: data buffers, which hold an address and a size and own neither (reference section 3.3)."""
+"""acl: data buffers, which hold an address and a size and own neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: datasets, the ordered buffers of a model (reference section 5.3)."""
+"""acl.mdl: datasets, the ordered buffers of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: model descriptions (reference section 5.4)."""
+"""acl.mdl: model descriptions."""
 
 from __future__ import annotations
 

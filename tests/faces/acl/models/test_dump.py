@@ -1,4 +1,4 @@
-"""Dumps: files below dump_path, read back by hand from the reference (pyacl.md 5.7, 11.1), the callback, overflow, failed operators."""
+"""Dumps: files below dump_path, read back by hand, the callback, overflow, failed operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: sizes of the next run (reference section 5.5): gears, ranges, outputs whose size the values decide."""
+"""acl.mdl: sizes of the next run: gears, ranges, outputs whose size the values decide."""
 
 from __future__ import annotations
 

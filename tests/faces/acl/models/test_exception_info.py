@@ -1,4 +1,4 @@
-"""The exception callback: what a program learns of a failed task (reference section 4.5)."""
+"""The exception callback: what a program learns of a failed task."""
 
 from __future__ import annotations
 

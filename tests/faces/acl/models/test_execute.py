@@ -1,4 +1,4 @@
-"""acl.mdl: synchronous runs (reference section 5.2): numbers, counts and sizes of buffers, memory that is gone."""
+"""acl.mdl: synchronous runs: numbers, counts and sizes of buffers, memory that is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.mdl: load, query, unload, configuration objects, bundles (reference section 5.1)."""
+"""acl.mdl: load, query, unload, configuration objects, bundles."""
 
 from __future__ import annotations
 

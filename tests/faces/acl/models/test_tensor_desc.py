@@ -1,4 +1,4 @@
-"""acl: tensor descriptions (reference sections 3.4 and 12.1)."""
+"""acl: tensor descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.blas: products of matrices and vectors; pyacl.md section 7."""
+"""acl.blas: products of matrices and vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.op: finding and running single operators, attributes, shapes, kernels; pyacl.md section 6."""
+"""acl.op: finding and running single operators, attributes, shapes, kernels."""
 
 from __future__ import annotations
 

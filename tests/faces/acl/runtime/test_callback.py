@@ -1,4 +1,4 @@
-"""Callbacks of streams: subscribe, launch, process, unsubscribe (reference sections 1.5, 4.5 and 16)."""
+"""Callbacks of streams: subscribe, launch, process, unsubscribe."""
 
 from __future__ import annotations
 

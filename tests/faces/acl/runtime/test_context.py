@@ -1,4 +1,4 @@
-"""Contexts (reference sections 2 and 4.2)."""
+"""Contexts."""
 
 from __future__ import annotations
 

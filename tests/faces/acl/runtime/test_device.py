@@ -1,4 +1,4 @@
-"""Devices (reference sections 2, 4.1, 12.7, 12.9)."""
+"""Devices."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_run_mode(setting: str, mode: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("runtime")
 def test_device_info() -> None:
-    # AI CPUs, AI cores, cube cores, vector cores, memory, L2 of Ascend910B3 (section 15).
+    # AI CPUs, AI cores, cube cores, vector cores, memory, L2 of Ascend910B3.
     expected = {1: 6, 101: 20, 102: 20, 201: 40, 301: 64 << 30, 302: 192 << 20, 402: 1, 501: 0}
     for attribute, value in expected.items():
         assert acl.rt.get_device_info(1, attribute) == (value, 0), attribute

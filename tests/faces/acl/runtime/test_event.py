@@ -1,4 +1,4 @@
-"""Events: marks in streams, waits, times (reference sections 4.4 and 12.6)."""
+"""Events: marks in streams, waits, times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifies inside one process (reference section 4.9; between processes: test_sharing.py)."""
+"""Notifies inside one process (between processes: test_sharing.py)."""
 
 from __future__ import annotations
 

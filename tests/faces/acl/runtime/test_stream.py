@@ -1,4 +1,4 @@
-"""Streams: life, order, waiting, failures, attributes (reference sections 2, 4.3, 12.6)."""
+"""Streams: life, order, waiting, failures, attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ASCEND_RT_VISIBLE_DEVICES (pyACL guide, chapter 3.4; reference section 2)."""
+"""ASCEND_RT_VISIBLE_DEVICES (pyACL guide, chapter 3.4)."""
 
 from __future__ import annotations
 

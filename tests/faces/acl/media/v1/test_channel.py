@@ -1,4 +1,4 @@
-"""acl.media: picture-processing channels (dvpp.md 3.2)."""
+"""acl.media: picture-processing channels."""
 
 from __future__ import annotations
 

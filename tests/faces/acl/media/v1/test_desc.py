@@ -1,4 +1,4 @@
-"""acl.media: descriptions of pictures, packets, regions and settings (dvpp.md 3.3)."""
+"""acl.media: descriptions of pictures, packets, regions and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.media: JPEG decoding and encoding (dvpp.md 3.5, 7.3, 7.4, 8.2, 8.3). Numbers come from Pillow and FFmpeg."""
+"""acl.media: JPEG decoding and encoding. Numbers come from Pillow and FFmpeg."""
 
 from __future__ import annotations
 

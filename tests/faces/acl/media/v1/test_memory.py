@@ -1,4 +1,4 @@
-"""acl.media: media memory (dvpp.md 3.1)."""
+"""acl.media: media memory."""
 
 from __future__ import annotations
 

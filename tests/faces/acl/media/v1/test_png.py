@@ -1,4 +1,4 @@
-"""acl.media: PNG decoding (dvpp.md 3.5, 7.5, 8.4). Numbers come from Pillow."""
+"""acl.media: PNG decoding. Numbers come from Pillow."""
 
 from __future__ import annotations
 

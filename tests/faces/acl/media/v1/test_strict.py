@@ -1,4 +1,4 @@
-"""acl.media: what a board refuses is refused in strict mode and noted else (reference sections 6.3, 7.2 to 7.4, 7.7, 7.9, 8.1, 8.5, 8.6)."""
+"""acl.media: what a board refuses is refused in strict mode and noted else."""
 
 from __future__ import annotations
 

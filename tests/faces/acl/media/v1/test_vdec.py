@@ -1,4 +1,4 @@
-"""Video decoding of acl.media, compared with FFmpeg (reference sections 3.6, 7.6, 8.5, 9.2 and 10)."""
+"""Video decoding of acl.media, compared with FFmpeg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Video encoding of acl.media; the streams are read by ffprobe and FFmpeg (reference sections 3.7, 7.7, 8.6 and 10)."""
+"""Video encoding of acl.media; the streams are read by ffprobe and FFmpeg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""acl.media: VPC calls (dvpp.md 3.4, 6.3, 7.8, 8.1). Numbers come from OpenCV and numpy."""
+"""acl.media: VPC calls. Numbers come from OpenCV and numpy."""
 
 from __future__ import annotations
 
@@ -504,7 +504,7 @@ def test_plain_device_memory_and_host_memory_will_do(ch: int) -> None:
 
 
 def test_strides_swapped_in_a_square_picture(ch: int) -> None:
-    """A ResNet sample does it (dvpp.md 10.7)."""
+    """A ResNet sample does it."""
     source, target = nv12(224, 224), Pic(NV12, 224, 224)
     ok(media.dvpp_set_pic_desc_width_stride(target.desc, target.height_stride))
     ok(media.dvpp_set_pic_desc_height_stride(target.desc, target.width_stride))

@@ -1,4 +1,4 @@
-"""acl.himpi: what a board refuses is refused in strict mode and noted else (reference sections 1.4, 5.5, 7.2, 7.6, 7.7, 7.9, 8.1)."""
+"""acl.himpi: what a board refuses is refused in strict mode and noted else."""
 
 from __future__ import annotations
 

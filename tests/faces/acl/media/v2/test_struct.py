@@ -1,4 +1,4 @@
-"""acl.himpi: how dictionaries are read and written, section 2.2 of the reference, case by case."""
+"""acl.himpi: how dictionaries are read and written, case by case."""
 
 from __future__ import annotations
 
