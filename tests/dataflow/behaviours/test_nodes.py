@@ -11,7 +11,7 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
-from tests.dataflow.behaviours.support import EMPTY, node, one
+from tests.dataflow.behaviours.support import EMPTY, graph_of, node
 
 # ---- fan-out, functions, outputs -----------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def test_an_only_consumer_owns_its_objects(engine, size) -> None:
         a *= 2
         return a
 
-    data, graph = one(double)
+    data, graph = graph_of(double)
     array = np.arange(size)
     assert graph.feed({data: array}) == 0
     [result], code = graph.fetch(timeout=5000)
@@ -163,7 +163,7 @@ def test_every_value_a_generator_yields_is_a_message(engine) -> None:
         for number in range(5):
             yield a + number
 
-    data, graph = one(count)
+    data, graph = graph_of(count)
     for first in (10, 20):
         assert graph.feed({data: first}) == 0
     for wanted in (10, 11, 12, 13, 14, 20, 21, 22, 23, 24):
@@ -184,7 +184,7 @@ def test_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
             file.read()
         yield a, "second"
 
-    data, graph = one(slow)
+    data, graph = graph_of(slow)
     assert graph.feed({data: 1}) == 0
     assert graph.fetch(timeout=5000) == ([1, "first"], 0)
     with open(gate, "w"):
@@ -197,7 +197,7 @@ def test_choice_output_decides_which_outputs_are_sent(engine) -> None:
     def split(a):
         return a, -a
 
-    data, graph = one(split)
+    data, graph = graph_of(split)
     for number in (3, -4, 5):
         assert graph.feed({data: number}) == 0
     assert [graph.fetch([0], 5000) for _ in range(2)] == [([3], 0), ([5], 0)]
@@ -210,7 +210,7 @@ def test_results_of_the_wrong_number_fail_their_transaction(engine) -> None:
     def two(kind):
         return {"list": [1, 2], "short": (1,), "long": (1, 2, 3), "scalar": 1, "right": (1, 2)}[kind]
 
-    data, graph = one(two)
+    data, graph = graph_of(two)
     for kind in ("list", "short", "long", "scalar"):
         assert graph.feed({data: kind}) == 0 and graph.fetch(timeout=5000) == ([], 145000)
         assert graph.feed({data: kind}) == 0 and graph.fetch_data(timeout=5000)[2] == 564000

@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
-from tests.dataflow.behaviours.support import EMPTY, node, one
+from tests.dataflow.behaviours.support import EMPTY, graph_of, node
 from tests.waiting import eventually
 
 
@@ -93,7 +93,7 @@ def test_finalize_frees_a_blocked_get(engine, tmp_path: pathlib.Path) -> None:
             note.write_text(str(stopped.error_code))
             raise
 
-    data, graph = one(wait)
+    data, graph = graph_of(wait)
     assert graph.feed({data: 5}) == 0
     assert [graph.fetch(timeout=5000) for _ in range(3)] == [(["entered"], 0), ([5], 0), (["entered"], 0)]
     began = time.monotonic()
@@ -107,7 +107,7 @@ def test_failing_stream_goes_on(engine) -> None:
     def invert(a):
         return 1 / a.get()
 
-    data, graph = one(invert)
+    data, graph = graph_of(invert)
     for number in (0, 4):
         assert graph.feed({data: number}) == 0
     assert graph.fetch_data(timeout=5000)[2] == 564000
@@ -119,7 +119,7 @@ def test_results_of_a_stream_are_numbered(engine) -> None:
     def pairs(a):
         return df.Tensor(a.get().numpy() + a.get().numpy())
 
-    data, graph = one(pairs)
+    data, graph = graph_of(pairs)
     for number in range(6):
         assert graph.feed_data({data: [number]}, df.FlowInfo(transaction_id=100 + number)) == 0
     for turn, wanted in enumerate((1, 5, 9), 1):

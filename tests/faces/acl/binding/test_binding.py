@@ -108,7 +108,7 @@ def test_dir_lists_the_functions(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_no_constants(module: str) -> None:
+def test_a_module_has_no_constants(module: str) -> None:
     """Programs write their own ACL_… names; none may come from here."""
     public = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
     values = [getattr(sys.modules[module], name) for name in public]
@@ -116,7 +116,7 @@ def test_no_constants(module: str) -> None:
     assert not hasattr(acl, "ACL_MEMCPY_HOST_TO_DEVICE")
 
 
-def test_unknown_name() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="vector_to_ptr"):
         acl.util.vector_to_ptr
     assert not hasattr(acl.rt, "set_op_execute_timeout")
@@ -363,7 +363,7 @@ def failure_of(returns: str, code: int) -> Any:
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("module", "name", "row"), MISSING, ids=ids(MISSING))
-def test_missing_function(module: str, name: str, row: tuple[Any, ...]) -> None:
+def test_a_function_without_a_body_answers_not_supported(module: str, name: str, row: tuple[Any, ...]) -> None:
     code = 200001
     if module == "acl.himpi":
         code = BASES[row[4]] | NOT_SUPPORT

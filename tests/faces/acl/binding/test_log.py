@@ -98,7 +98,9 @@ def test_what_a_waiting_thread_hears_all_day_is_no_error_line(tmp_path: Path) ->
         ("²", ["ERROR"]),
     ],
 )
-def test_level(setting: str | None, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_level_chooses_the_lines(
+    setting: str | None, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if setting is not None:
         monkeypatch.setenv("ASCEND_GLOBAL_LOG_LEVEL", setting)
     ok(acl.init())
@@ -128,7 +130,7 @@ def test_levels_of_app_log(tmp_path: Path) -> None:
         (":::=:APP=0=1", 1, 1),
     ],
 )
-def test_levels_per_module(
+def test_modules_have_levels_of_their_own(
     setting: str, app: int, ascendcl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASCEND_MODULE_LOG_LEVEL", setting)
@@ -141,7 +143,9 @@ def test_levels_per_module(
 
 
 @pytest.mark.parametrize(("setting", "seen"), [(None, 1), ("1", 1), ("0", 0)])
-def test_events(setting: str | None, seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_can_be_switched_off(
+    setting: str | None, seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if setting is not None:
         monkeypatch.setenv("ASCEND_GLOBAL_EVENT_ENABLE", setting)
     Log().write(EVENT, "device opened")
@@ -175,7 +179,7 @@ def test_directories_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["ASCEND_LOG_PRINT_TO_STDOUT", "ASCEND_SLOG_PRINT_TO_STDOUT", "SLOG_PRINT_TO_STDOUT"])
-def test_standard_output(
+def test_the_log_goes_to_standard_output_when_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, "1")
@@ -251,7 +255,7 @@ def test_no_lock_is_held_while_the_programs_output_writes(monkeypatch: pytest.Mo
     assert [("inner" in text, "outer" in text) for text in written] == [(True, False), (False, True)]
 
 
-def test_unwritable_directory(
+def test_a_directory_that_cannot_be_written_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")

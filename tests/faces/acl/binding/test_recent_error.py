@@ -42,7 +42,7 @@ def test_none_when_there_is_none() -> None:
     assert acl.get_recent_err_msg() is None
 
 
-def test_form() -> None:
+def test_a_message_has_place_reason_and_code() -> None:
     ok(acl.init())
     match = failed(lambda: acl.rt.set_device(99), 107001)
     assert "acl.rt.set_device" in match["reason"] and "99" in match["reason"] and "107001" in match["reason"]
@@ -64,7 +64,9 @@ FAMILIES: dict[str, tuple[Callable[[], Any], int, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("call", "code", "families"), FAMILIES.values(), ids=FAMILIES)
-def test_family(call: Callable[[], Any], code: int, families: tuple[str, ...]) -> None:
+def test_a_message_belongs_to_the_family_of_its_code(
+    call: Callable[[], Any], code: int, families: tuple[str, ...]
+) -> None:
     if code != 100003:
         ok(acl.init())
         ok(acl.rt.set_device(0))
@@ -172,7 +174,7 @@ def test_an_asynchronous_failure_is_told_where_it_surfaces() -> None:
 # ---- codes -------------------------------------------------------------------------------------------------------------
 
 
-def test_last_error() -> None:
+def test_each_thread_has_its_last_error() -> None:
     ok(acl.init())
     assert acl.rt.peek_at_last_error(0) == 0
     assert acl.rt.set_device(99) == 107001
@@ -194,6 +196,6 @@ def test_reading_the_message_leaves_the_code() -> None:
     assert acl.get_recent_err_msg() is not None
 
 
-def test_unknown_level() -> None:
+def test_an_unknown_level_is_told() -> None:
     assert acl.rt.peek_at_last_error(1) == 0
     assert "level" in (acl.get_recent_err_msg() or "")

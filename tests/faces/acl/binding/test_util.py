@@ -176,7 +176,7 @@ def test_a_view_of_memory_that_cannot_be_written_is_not_writable(fresh: None) ->
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (0,), (5, 0), (numpy.int64(3), True)])
-def test_odd_shapes(runtime: None, shape: tuple[int, ...]) -> None:
+def test_odd_shapes_are_taken_as_they_are(runtime: None, shape: tuple[int, ...]) -> None:
     ptr = ok(acl.rt.malloc(100, 0))
     assert acl.util.ptr_to_numpy(ptr, shape, 2).shape == tuple(int(one) for one in shape)
 

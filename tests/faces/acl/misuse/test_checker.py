@@ -92,7 +92,7 @@ def make(kind: str, size: int) -> int:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["device", "host"])
-def test_a_double_free(mode: str, kind: str, size: int) -> None:
+def test_a_double_free_is_told(mode: str, kind: str, size: int) -> None:
     ptr = make(kind, size)
     ok(free(kind)(ptr))
     assert free(kind)(ptr) == STALE
@@ -189,7 +189,7 @@ WORDS: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("size", [128, 2 * MIB])
 @pytest.mark.parametrize("use", USES)
-def test_use_after_free(mode: str, use: str, size: int) -> None:
+def test_use_after_free_is_told(mode: str, use: str, size: int) -> None:
     ptr = device(size)
     ok(acl.rt.free(ptr))
     assert USES[use](ptr, size) == STALE
@@ -226,7 +226,7 @@ def test_freed_by_reset_device(mode: str) -> None:
         assert "released by acl.rt.reset_device(0)" in complaint(mode, 4321)
 
 
-def test_use_after_finalize(mode: str) -> None:
+def test_use_after_finalize_is_told(mode: str) -> None:
     one, two = device(111), host(222)
     stream, event = ok(acl.rt.create_stream()), ok(acl.rt.create_event())
     finish()
@@ -424,7 +424,7 @@ def test_a_handle_where_a_pointer_is_needed(handles: dict[str, int]) -> None:
         assert TAKES[kind](handle) == 0
 
 
-def test_a_destroyed_handle(handles: dict[str, int]) -> None:
+def test_a_destroyed_handle_is_told(handles: dict[str, int]) -> None:
     destroy: dict[str, Callable[[int], Any]] = {
         "stream": acl.rt.destroy_stream,
         "event": acl.rt.destroy_event,
@@ -447,7 +447,7 @@ def test_a_destroyed_handle(handles: dict[str, int]) -> None:
         assert "destroyed already" in message()
 
 
-def test_null_handles(mode: str) -> None:
+def test_null_handles_are_told_by_their_kind(mode: str) -> None:
     for kind, call in TAKES.items():
         if kind != "stream":
             assert call(0) == INVALID, kind

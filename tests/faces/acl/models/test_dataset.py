@@ -116,7 +116,7 @@ def test_setting_the_attached_description_again_keeps_it() -> None:
     assert acl.get_tensor_desc_element_count(acl.mdl.get_dataset_tensor_desc(made, 0)) == 7
 
 
-def test_null() -> None:
+def test_null_handles_are_refused() -> None:
     one = buffer(1)
     assert acl.mdl.destroy_dataset(0) == 100000
     assert acl.mdl.add_dataset_buffer(0, one) == (0, 100000)

@@ -207,7 +207,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("entry", [{"model_name": "net"}, {"model_name": "renamed"}])
-def test_layout_and_content(entry: dict[str, Any], om: str, start: Start, tmp_path: Path) -> None:
+def test_a_dump_lies_where_the_manual_says_and_holds_the_tensors(
+    entry: dict[str, Any], om: str, start: Start, tmp_path: Path
+) -> None:
     path = om
     if entry["model_name"] == "renamed":  # by the name of the file, whose inner name stays
         path = str(tmp_path / "renamed.om")
@@ -238,7 +240,9 @@ def test_layout_and_content(entry: dict[str, Any], om: str, start: Start, tmp_pa
 @pytest.mark.parametrize(
     ("mode", "inputs", "outputs"), [("input", True, False), ("output", False, True), (None, False, True)]
 )
-def test_mode(mode: str | None, inputs: bool, outputs: bool, om: str, start: Start) -> None:
+def test_the_mode_chooses_inputs_or_outputs(
+    mode: str | None, inputs: bool, outputs: bool, om: str, start: Start
+) -> None:
     folder = start(dump_list=[{"model_name": "net"}], **({"dump_mode": mode} if mode else {}))
     Loaded(om)(X)
     one = dumped(folder)["top/relu.1"]
@@ -253,7 +257,7 @@ def test_layers_by_either_name(om: str, start: Start) -> None:
     np.testing.assert_allclose(one.outputs[0], X @ WEIGHT + BIAS, rtol=1e-5, atol=1e-6)
 
 
-def test_steps(om: str, start: Start) -> None:
+def test_only_the_steps_that_were_asked_for_are_dumped(om: str, start: Start) -> None:
     folder = start(dump_list=[{"model_name": "net"}], dump_step="0|2-3")
     model = Loaded(om)
     for _ in range(6):
@@ -267,7 +271,7 @@ def test_another_model_is_left_alone(om: str, start: Start) -> None:
     assert not list(folder.iterdir())
 
 
-def test_statistics(om: str, start: Start) -> None:
+def test_statistics_are_rows_of_a_table(om: str, start: Start) -> None:
     folder = start(dump_list=[{"model_name": "net", "layer": ["top/relu.1"]}], dump_data="stats", dump_mode="all")
     Loaded(om)(X)
     (path,) = [one for one in folder.rglob("*") if one.is_file()]
@@ -309,7 +313,7 @@ def write(path: Path, content: Any) -> str:
     return str(path)
 
 
-def test_order_of_calls(tmp_path: Path, start: Start) -> None:
+def test_dump_calls_out_of_order_are_refused(tmp_path: Path, start: Start) -> None:
     config = write(tmp_path / "dump.json", {"dump": {}})
     assert acl.mdl.init_dump() == UNINITIALIZE
     assert acl.mdl.set_dump(config) == UNINITIALIZE
@@ -341,7 +345,7 @@ def test_order_of_calls(tmp_path: Path, start: Start) -> None:
     ],
     ids=str,
 )
-def test_bad_configuration(content: Any, tmp_path: Path, start: Start) -> None:
+def test_a_bad_configuration_is_refused(content: Any, tmp_path: Path, start: Start) -> None:
     start()
     ok(acl.mdl.init_dump())
     assert acl.mdl.set_dump(write(tmp_path / "dump.json", content)) == BAD_DUMP
@@ -434,7 +438,9 @@ def test_a_callback_that_raises_does_not_stop_the_model(om: str, start: Start) -
 # ---- overflow --------------------------------------------------------------------------------------------------------
 
 
-def test_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
+def test_the_first_operator_that_overflows_is_dumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
     monkeypatch.chdir(tmp_path)
     nodes = [
         helper.make_node("Abs", ["x"], ["a"], "fine"),
@@ -480,7 +486,7 @@ def test_overflow_of_a_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sta
 # ---- single operators ------------------------------------------------------------------------------------------------
 
 
-def test_single_operator(tmp_path: Path, start: Start) -> None:
+def test_single_operators_are_dumped(tmp_path: Path, start: Start) -> None:
     folder = start(dump_list=[], dump_op_switch="on", dump_mode="all")
     arrays = [np.arange(8, dtype=np.float32), np.full(8, 0.5, np.float32)]
     descs = [acl.create_tensor_desc(0, [8], 2) for _ in range(3)]

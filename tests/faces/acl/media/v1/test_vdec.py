@@ -117,7 +117,7 @@ def test_one_input_buffer_for_all_packets() -> None:
     assert found == [(index, picture.tobytes()) for index, picture in wanted]
 
 
-def test_at_once() -> None:
+def test_a_picture_comes_at_once_when_asked() -> None:
     """out_mode 1: the picture comes with its own packet, without waiting for the next."""
     packets = video("hevc", 5)
     with Vdec(H265, out_mode=1) as vdec:
@@ -129,7 +129,7 @@ def test_at_once() -> None:
 
 @pytest.mark.parametrize(("form", "word"), [(NV21, "nv21"), (RGB, "rgb24"), (BGR, "bgr24")])
 @pytest.mark.parametrize("place", ["channel", "picture"])
-def test_formats(form: int, word: str, place: str) -> None:
+def test_pictures_come_in_the_format_that_was_asked_for(form: int, word: str, place: str) -> None:
     packets = video("h264", 3)
     size = WIDTH * HEIGHT * 3 // (2 if form == NV21 else 1)
     channel = {"out_pic_format": form if place == "channel" else NV12}
@@ -156,7 +156,7 @@ def full_range(picture: np.ndarray[Any, Any], form: int) -> np.ndarray[Any, Any]
     return found if form == RGB else found[..., ::-1]
 
 
-def test_another_matrix() -> None:
+def test_the_channel_may_use_another_matrix() -> None:
     (data,) = video("h264", 1)
     with Vdec(H264_MAIN, out_pic_format=BGR) as wide, Vdec(H264_MAIN, 1, out_pic_format=BGR) as narrow:
         assert acl.media.vdec_get_channel_desc_param(wide.desc, 0) == (4, 0, 0)
@@ -172,7 +172,7 @@ def test_another_matrix() -> None:
     assert wide.results[0].pixels != narrow.results[0].pixels
 
 
-def test_scaling() -> None:
+def test_pictures_are_scaled_to_the_size_that_was_asked_for() -> None:
     packets = video("h264", 3)
     fields = {"width": 80, "height": 64, "width_stride": 96, "height_stride": 64}
     with Vdec() as vdec:
@@ -223,7 +223,7 @@ def test_strides_fit_the_buffer(soc: str, size: int, stride: int, monkeypatch: p
     assert (rows == reference("h264", packets)[0][1]).all()
 
 
-def test_ten_bits() -> None:
+def test_streams_of_ten_bits_are_decoded() -> None:
     packets = video("hevc", 3, form="yuv420p10le")
     with Vdec(H265, bit_depth=1) as vdec:
         for data in packets:
@@ -250,7 +250,7 @@ def test_ten_bits_as_they_are() -> None:
         assert (found[HEIGHT:, 1::2] >> 6 == v).all()
 
 
-def test_skipped_frames() -> None:
+def test_skipped_frames_give_no_picture() -> None:
     packets = video("h264", 12)
     with Vdec() as vdec:
         for index, data in enumerate(packets):
@@ -278,7 +278,7 @@ def test_the_end_with_data_and_a_new_stream_after_it() -> None:
 # ---- what is wrong with a packet or its output -----------------------------------------------------------------------
 
 
-def test_codes_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_fails_has_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     (data,) = video("h264", 1)
     (other,) = video("hevc", 1)
     cut = data[: len(data) // 2]
@@ -366,7 +366,7 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Ascend910B3", "h264", (160, 128), "yuv420p", {"format": 18}, IMAGE_FORMAT),
     ],
 )  # fmt: skip
-def test_strict_chips(soc: str, codec: str, sides: tuple[int, int], form: str, fields: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_strict_chip_refuses_what_it_cannot_decode(soc: str, codec: str, sides: tuple[int, int], form: str, fields: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """What runs here and fails on the board fails here in strict mode, with the board's code."""
     ok(acl.finalize())
     monkeypatch.setenv("SOFTNPU_SOC", soc)
@@ -582,7 +582,7 @@ def test_user_data_is_let_go() -> None:
     assert gone() is None
 
 
-def test_memory_stays_flat() -> None:
+def test_memory_stays_flat_over_many_packets() -> None:
     packets = video("h264", 10)
     used, handles, threads = [], [], []
     for _ in range(4):
@@ -658,7 +658,7 @@ def test_getters_return_what_was_set() -> None:
     assert acl.media.vdec_get_channel_desc_entype(desc) == 0
 
 
-def test_creating() -> None:
+def test_a_channel_is_created_when_its_settings_are_complete() -> None:
     desc = acl.media.vdec_create_channel_desc()
     with Reporter() as reporter:
         assert acl.media.vdec_create_channel(desc) == INVALID_PARAM
@@ -689,7 +689,7 @@ def test_creating() -> None:
     assert acl.media.vdec_create_channel(other) == INVALID_PARAM, "the thread has ended"
 
 
-def test_wrong_sends() -> None:
+def test_wrong_arguments_of_send_are_refused() -> None:
     (data,) = video("h264", 1)
     with Vdec() as vdec:
         stream, picture = packet(data), output(BYTES)

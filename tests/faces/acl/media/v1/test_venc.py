@@ -58,7 +58,7 @@ def probe(data: bytes, folder: Path, codec: str) -> dict[str, Any]:
 
 @FFPROBE
 @pytest.mark.parametrize(("entype", "profile"), [(0, "Main"), (1, "Constrained Baseline"), (2, "Main"), (3, "High")])
-def test_streams(entype: int, profile: str, tmp_path: Path) -> None:
+def test_streams_have_the_profile_that_was_asked_for(entype: int, profile: str, tmp_path: Path) -> None:
     codec = CODECS[entype]
     pictures = [nv12(index, WIDTH, HEIGHT) for index in range(20)]
     with Venc(WIDTH, HEIGHT, entype, key_frame_interval=8) as venc:
@@ -96,7 +96,7 @@ def test_one_picture_many_times_and_freed_at_once() -> None:
 
 @pytest.mark.parametrize("stride", [0, 170, 176, 192])
 @pytest.mark.parametrize("form", [NV12, NV21])
-def test_strides_and_formats(stride: int, form: int) -> None:
+def test_pictures_of_any_stride_and_format_are_encoded(stride: int, form: int) -> None:
     array = nv12(3, 170, 128)
     row = stride or 176  # what is not said is aligned to 16 if the buffer has room for it
     padded = np.full((192, row), 0xEE, np.uint8)
@@ -112,7 +112,7 @@ def test_strides_and_formats(stride: int, form: int) -> None:
         assert psnr(found, array) > 32
 
 
-def test_forced_key_pictures(tmp_path: Path) -> None:
+def test_key_pictures_come_when_they_are_forced(tmp_path: Path) -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     with Venc(WIDTH, HEIGHT, key_frame_interval=100) as venc:
         for index in range(10):
@@ -136,7 +136,7 @@ def test_the_end_and_a_new_stream(tmp_path: Path) -> None:
     assert probe(b"".join(venc.units), tmp_path, "h264")["keys"] == [0, 2]
 
 
-def test_bit_rates() -> None:
+def test_a_constant_bit_rate_is_kept() -> None:
     """CBR keeps to its rate: two seconds of a scene that would take more."""
     random = np.random.default_rng(1)
     grain = random.integers(0, 40, (360, 320), np.uint8)
@@ -225,7 +225,7 @@ def test_no_memory_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert venc.outputs[1][1] == 0
 
 
-def test_memory_stays_flat() -> None:
+def test_memory_stays_flat_over_many_pictures() -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     used, handles, threads = [], [], []
     for _ in range(4):
@@ -309,7 +309,7 @@ def test_a_thread_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- descriptions and misuse -------------------------------------------------------------------------------------------
 
 
-def test_parameters() -> None:
+def test_parameters_are_kept_and_checked() -> None:
     desc = acl.media.venc_create_channel_desc()
     values: dict[str, Any] = {
         "thread_id": 1 << 40, "callback": nv12, "pic_format": 2, "entype": 3, "pic_width": 128, "pic_height": 256,
@@ -372,7 +372,7 @@ def test_settings_that_cannot_be(settings: dict[str, int], word: str) -> None:
     assert len(process().current().streams) == streams
 
 
-def test_misuse() -> None:
+def test_wrong_pictures_and_calls_are_refused() -> None:
     array = nv12(0, WIDTH, HEIGHT)
     with Venc(WIDTH, HEIGHT) as venc:
         picture = picture_of(array)
@@ -401,7 +401,7 @@ def test_strict_mode_knows_the_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     assert acl.media.venc_create_channel(desc) == 200001, "the Ascend910B has no video encoder"
 
 
-def test_strict_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strict_chip_refuses_sizes_it_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     ok(acl.finalize())
     monkeypatch.setenv("SOFTNPU_SOC", "Ascend310P3")
     monkeypatch.setenv("SOFTNPU_CHECK", "strict")

@@ -159,7 +159,7 @@ def test_huffman_tables_of_the_program(chn: int) -> None:
     assert acl.himpi.venc_set_jpeg_huffman_param(0, huffman) == VENC + 3
 
 
-def test_restart_markers(chn: int) -> None:
+def test_restart_markers_are_written_when_asked(chn: int) -> None:
     plain = encode()
     set_jpeg(mcu_per_ecs=12)
     file = encode()
@@ -167,7 +167,7 @@ def test_restart_markers(chn: int) -> None:
     assert np.abs(planes(file)[0].astype(int) - picture()[:H]).max() <= 8
 
 
-def test_merged_tables(chn: int) -> None:
+def test_tables_are_merged_when_asked(chn: int) -> None:
     plain = encode()
     ok(acl.himpi.venc_compact_jpeg_tables(0, 0, 1))
     file = encode()
@@ -262,7 +262,7 @@ def test_the_predicted_size_is_enough_for_noise(form: int) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [({"buf_size": 100}, 3), ({"buf_size": 1024}, 3), ({"max_pic_width": 0}, 3)]
 )
-def test_refused_attributes(change: Dict, code: int) -> None:
+def test_wrong_attributes_are_refused(change: Dict, code: int) -> None:
     assert acl.himpi.venc_create_chn(0, encode_attr("jpeg", W, H, **change)) == VENC + code
 
 

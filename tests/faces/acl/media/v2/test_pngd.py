@@ -87,7 +87,7 @@ def pixels(pic: dict[str, Any]) -> Array:
 @pytest.mark.parametrize(
     ("mode", "colour", "form"), [("RGB", 2, RGB), ("RGBA", 6, RGBA), ("L", 0, RGB), ("LA", 4, RGBA), ("P", 3, RGB)]
 )
-def test_decode(channel: int, mode: str, colour: int, form: int) -> None:
+def test_a_picture_is_decoded_as_pillow_does(channel: int, mode: str, colour: int, form: int) -> None:
     picture = Image.fromarray(noise(50, 70, 3)).convert(mode)
     target = io.BytesIO()
     picture.save(target, "PNG")
@@ -105,7 +105,7 @@ def test_decode(channel: int, mode: str, colour: int, form: int) -> None:
     assert (pixels(found) == np.asarray(picture.convert("RGBA" if form == RGBA else "RGB"))).all()
 
 
-def test_a_wanted_format(channel: int) -> None:
+def test_the_format_that_was_asked_for_is_decoded(channel: int) -> None:
     data = noise(50, 70, 4)
     given = stream(file(data))
     out = output(ok(acl.himpi.png_get_image_info(given)), RGB)
@@ -116,7 +116,7 @@ def test_a_wanted_format(channel: int) -> None:
     assert (rows.reshape(50, 70, 3) == data[:, :, :3]).all()
 
 
-def test_sizes_left_open(channel: int) -> None:
+def test_sizes_left_open_are_filled_in(channel: int) -> None:
     data = noise(50, 70, 3)
     given = stream(file(data))
     whole = output(ok(acl.himpi.png_get_image_info(given)))
@@ -146,7 +146,7 @@ def test_results_come_in_order(channel: int) -> None:
     assert acl.himpi.pngd_get_image_data(channel, 0) == (NO_PIC, NO_STREAM, PNGD | BUF_EMPTY)
 
 
-def test_a_full_queue(channel: int) -> None:
+def test_a_full_queue_refuses_the_next_file(channel: int) -> None:
     given = stream(file(noise(40, 50, 3)))
     out = output(ok(acl.himpi.png_get_image_info(given)))
     assert [acl.himpi.pngd_send_stream(channel, given, out, 0) for _ in range(4)] == [0] * 4
@@ -186,7 +186,7 @@ def damaged() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", damaged())
-def test_damaged_files(channel: int, name: str) -> None:
+def test_damaged_files_give_back_their_memory_and_the_channel_goes_on(channel: int, name: str) -> None:
     """A failed picture comes back with its memory, and the channel goes on."""
     content = damaged()[name]
     given = {**stream(content, pts=5), "reserved": [0, 0]}
@@ -214,7 +214,7 @@ def test_an_output_that_is_too_small(channel: int) -> None:
         assert acl.himpi.pngd_get_image_data(channel, FOREVER)[2] == PNGD | ILLEGAL_PARAM
 
 
-def test_sending_mistakes(channel: int) -> None:
+def test_wrong_arguments_of_send_are_refused(channel: int) -> None:
     given = stream(file(noise(40, 50, 3)))
     out = output(ok(acl.himpi.png_get_image_info(given)))
     send = acl.himpi.pngd_send_stream
@@ -229,7 +229,7 @@ def test_sending_mistakes(channel: int) -> None:
     assert acl.himpi.pngd_get_image_data(channel, 0)[2] == PNGD | BUF_EMPTY
 
 
-def test_header_mistakes(himpi: None) -> None:
+def test_wrong_arguments_for_a_header_are_refused(himpi: None) -> None:
     zeros = dict.fromkeys(("width", "height", "width_stride", "height_stride", "img_buf_size", "pixel_format"), 0)
     zeros["reserved"] = [0] * 4  # type: ignore[assignment]
     content = file(noise(40, 50, 3))
@@ -241,7 +241,7 @@ def test_header_mistakes(himpi: None) -> None:
     assert acl.himpi.png_get_image_info(stream(b"no picture at all")) == (zeros, PNGD | ILLEGAL_PARAM)
 
 
-def test_channels(himpi: None) -> None:
+def test_channels_are_created_once_and_checked(himpi: None) -> None:
     assert acl.himpi.pngd_create_chn(0, {}) == 0
     assert acl.himpi.pngd_create_chn(0, {}) == PNGD | EXIST
     assert acl.himpi.pngd_create_chn(128, {}) == PNGD | INVALID_CHN_ID
@@ -257,7 +257,7 @@ def test_nothing_before_sys_init(runtime: None) -> None:
     assert acl.himpi.pngd_create_chn(0, {}) == PNGD | NOT_READY
 
 
-def test_channels_in_threads(himpi: None) -> None:
+def test_channels_work_in_threads_of_their_own(himpi: None) -> None:
     failures: list[BaseException] = []
 
     def run(number: int) -> None:

@@ -233,7 +233,7 @@ def test_else_it_is_noted_once(case: str, board: Callable[..., None], lines: lis
 
 
 @pytest.mark.parametrize(("mode", "code"), [("strict", VDEC + NO_MEM), ("", 0)])
-def test_channels_of_vdec(mode: str, code: int, board: Callable[..., None]) -> None:
+def test_the_910b_has_32_channels_of_vdec(mode: str, code: int, board: Callable[..., None]) -> None:
     """The 910B has 32 of them among 256 ids; JPEG does not count."""
     board(NEW, mode)
     for number in range(32):
@@ -280,7 +280,7 @@ def test_a_reserved_list_of_another_length(himpi: None, values: list[int]) -> No
         acl.himpi.sys_get_image_align_info([0], 1, {"width": 64, "height": 64, "pixel_format": 1, "reserved": values})
 
 
-def test_profile_svc_t(himpi: None) -> None:
+def test_the_profile_svc_t_is_refused_by_name(himpi: None) -> None:
     assert acl.himpi.venc_create_chn(0, encode_attr("h264", 160, 128, profile=3)) == VENC + 8
     assert "SVC-T" in message()
 
