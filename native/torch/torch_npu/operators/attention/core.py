@@ -160,7 +160,8 @@ def backward(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """`attention` is the output that belongs to the kept sums, where they are of more keys than those given (ring attention)."""
     if len(kept) > 2 and attention is None and is_one_block(inputs[0], inputs[1], options[0], True):
-        grads = _C._attention_block_backward(*inputs[:3], kept[2], grad.to(inputs[0].dtype), options[0].scale)
+        query, key, value = inputs[:3]
+        grads = _C._attention_block_backward(query, key, value, kept[2], grad.to(query.dtype), options[0].scale)
         return tuple(dx if want else None for dx, want in zip(grads, wanted, strict=True))
     p = Problem(inputs, options[0])
     top, total = (statistic.to(p.stat).reshape(p.heads, p.group, p.rows, 1) for statistic in kept[:2])

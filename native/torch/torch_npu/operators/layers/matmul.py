@@ -27,7 +27,7 @@ def npu_bmmV2(self: Tensor, mat2: Tensor, output_sizes: list[int]) -> Tensor:
 
 
 def _product_shape(mat1: Tensor, mat2: Tensor) -> list[int]:
-    return [*torch.broadcast_shapes(mat1.shape[:-2], mat2.shape[:-2]), mat1.shape[-2], mat2.shape[-1]]  # type: ignore[no-untyped-call]
+    return [*torch.broadcast_shapes(mat1.shape[:-2], mat2.shape[:-2]), mat1.shape[-2], mat2.shape[-1]]
 
 
 def npu_bmm_v2_mat1_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, size: list[int]) -> Tensor:

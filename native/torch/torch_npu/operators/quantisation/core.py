@@ -118,7 +118,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
         return a.float() @ b.float()
     if b.dim() == 2:
         return _product2(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     left, right = (x.expand(*batch, *x.shape[-2:]).flatten(0, -3) for x in (a, b))
     if left.shape[0] == 0:
         return a.new_zeros(*batch, a.shape[-2], b.shape[-1], dtype=torch.int32)
