@@ -64,7 +64,7 @@ def test_float_functions() -> None:
 
 
 @pytest.mark.usefixtures("on")
-def test_promotion() -> None:
+def test_mixed_types_are_promoted_to_the_wider() -> None:
     x, h = pair(2, 3)
     v = x[0]
     for found in (
@@ -161,7 +161,7 @@ def test_recurrent_layers(cell: str) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.usefixtures("on")
-def test_attention(training: bool) -> None:
+def test_attention_computes_in_half(training: bool) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).npu().train(training)
     x, h = pair(2, 5, 8)
     with torch.no_grad():

@@ -171,7 +171,7 @@ def test_a_checkpoint_continues_exactly(level: str, kind: str, make: Any) -> Non
         assert all(torch.equal(found["optimizer"]["state"][place][key], value) for key, value in state.items())
 
 
-def test_larc() -> None:
+def test_larc_steps_by_its_formula() -> None:
     """One step by the formula, and a training under amp."""
     for clip in (True, False):
         layer = nn.Linear(4, 3).npu()

@@ -157,7 +157,7 @@ def test_graph_breaks_and_devices() -> None:
         assert torch.equal(compiled(x), function(x))
 
 
-def test_export() -> None:
+def test_an_exported_program_computes_what_the_model_does() -> None:
     torch.manual_seed(0)
     model = SMALL["vit"].make().eval().npu()
     images = SMALL["vit"].batch()[0].npu()

@@ -120,7 +120,7 @@ def test_invalid_index(call):
         pytest.param("Ascend910_9362", 255, True, False, marks=pytest.mark.slow),
     ],
 )
-def test_chips(chip, number, bf16, formats):
+def test_every_chip_tells_its_number_types_and_formats(chip, number, bf16, formats):
     printed = run(
         "import torch; n = torch.npu; print(n.get_device_name(), n.utils.get_soc_version(), n.is_bf16_supported(), "
         "n.utils.is_support_inf_nan(), n.config.allow_internal_format, torch.bfloat16 in n.get_amp_supported_dtype())",
@@ -136,7 +136,7 @@ def test_inf_nan_mode(monkeypatch):
     assert not torch.npu.utils.is_support_inf_nan()
 
 
-def test_capability(monkeypatch):
+def test_the_capability_is_that_of_the_environment_or_none(monkeypatch):
     with pytest.warns(UserWarning, match="get_device_capability"):
         assert torch.npu.get_device_capability() is None
     monkeypatch.setenv("TORCH_NPU_DEVICE_CAPABILITY", "8.0")
@@ -180,7 +180,7 @@ def test_sleep_takes_cycles():
     assert 0.019 < time.monotonic() - start < 10
 
 
-def test_limits(monkeypatch):
+def test_limits_of_cores_belong_to_one_device_and_are_set_once(monkeypatch):
     npu = torch.npu
     monkeypatch.setattr(limits, "_device_limits", {})
     cores = npu.get_device_limit(0)
@@ -283,7 +283,7 @@ def test_utilization_counts_operators():
     assert eventually(lambda: torch.npu.utilization("npu") < max(found, 10)), "then it rests"
 
 
-def test_fork():
+def test_a_fork_after_initialisation_is_told():
     program = """
 import os, torch
 n = torch.npu

@@ -144,12 +144,12 @@ def test_torch_npu_module(row: str) -> None:
 
 
 @pytest.mark.parametrize("row", rows(PACKAGE))
-def test_package(row: str) -> None:
+def test_torch_npu_has_every_name(row: str) -> None:
     check(torch_npu, row)
 
 
 @pytest.mark.parametrize("row", joined(TORCH))
-def test_torch(row: str) -> None:
+def test_torch_has_every_name(row: str) -> None:
     check(torch, row)
 
 
@@ -173,7 +173,7 @@ def test_modules_are_one() -> None:
     assert torch.npu is torch_npu.npu is by_import
 
 
-def test_values() -> None:
+def test_enumerations_have_the_values_of_the_manual() -> None:
     assert {one.name: int(one) for one in CubeMathType} == {
         "KEEP_DTYPE": 0,
         "ALLOW_FP32_DOWN_PRECISION": 1,

@@ -119,7 +119,7 @@ def test_out_of_memory_is_in_the_history():
 
 
 @pytest.mark.parametrize("wrong", [{"enabled": "yes"}, {"context": "some"}, {"stacks": "c"}, {"max_entries": 0}])
-def test_arguments(wrong):
+def test_wrong_arguments_of_the_history_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         npu.memory._record_memory_history(**wrong)
 
@@ -135,7 +135,7 @@ def test_torch_can_show_it():
     assert "alloc" in _memory_viz.trace(snapshot)
 
 
-def test_pictures(tmp_path):
+def test_pictures_of_memory_are_svg(tmp_path):
     npu.memory._record_memory_history()
     held = torch.empty(3 * MIB, dtype=torch.uint8, device="npu")
     for save in (npu.memory._save_segment_usage, npu.memory._save_memory_usage):
@@ -144,7 +144,7 @@ def test_pictures(tmp_path):
         names = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
         assert names[0] == f"all: {npu.memory_reserved(0) + npu.memory_reserved(1)} bytes"
         assert any(name.startswith("active_allocated: 3145728") for name in names) or npu.memory_allocated() > 3 * MIB
-        assert any("test_pictures" in name for name in names)
+        assert any("test_pictures_of_memory_are_svg" in name for name in names)
     del held
 
 

@@ -114,7 +114,9 @@ def test_corners_and_crossing(centred: tuple[torch.Tensor, torch.Tensor]) -> Non
 
 
 @pytest.mark.parametrize("name", ["npu_giou", "npu_diou"])
-def test_derivatives(centred: tuple[torch.Tensor, torch.Tensor], name: str) -> None:
+def test_derivatives_of_overlaps_are_those_of_finite_differences(
+    centred: tuple[torch.Tensor, torch.Tensor], name: str
+) -> None:
     boxes, truth = (one.clone().requires_grad_() for one in centred)
     call, backward = getattr(npu, name), getattr(npu, f"{name}_backward")
     assert torch.autograd.gradcheck(lambda a, b: call(a, b, True, False, 0), (boxes, truth))

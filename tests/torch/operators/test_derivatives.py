@@ -141,7 +141,7 @@ def test_prefetch_is_a_hint() -> None:
         ops.npu_prefetch(x, None, 0)
 
 
-def test_pictures() -> None:
+def test_pictures_become_tensors_and_are_normalised() -> None:
     picture = torch.arange(24, dtype=torch.uint8).reshape(2, 4, 3).npu()
     found = ops.img_to_tensor(picture)
     assert found.shape == (3, 2, 4) and math.isclose(found[1, 1, 2].item(), picture[1, 2, 1].item() / 255, rel_tol=1e-6)

@@ -103,13 +103,13 @@ def test_group_list_of_numbers() -> None:
         (5, F.silu),
     ],
 )
-def test_activations(number: int, function: object) -> None:
+def test_activations_by_number_are_those_of_torch(number: int, function: object) -> None:
     x, weight = _random(5, 4), _random(4, 3, seed=1)
     found = ops.npu_grouped_matmul([x.npu()], [weight.npu()], group_type=-1, act_type=number)[0]
     torch.testing.assert_close(found.cpu(), function(x @ weight))
 
 
-def test_derivatives() -> None:
+def test_derivatives_of_grouped_products_are_those_of_finite_differences() -> None:
     x, weight = _random(5, 4, dtype=torch.float64).npu(), _random(3, 4, 2, seed=1, dtype=torch.float64).npu()
     groups = torch.tensor([2, 2, 4]).npu()
 
@@ -217,7 +217,7 @@ _UNITS = {
 
 
 @pytest.mark.parametrize("name", sorted(_UNITS))
-def test_ffn(name: str) -> None:
+def test_every_unit_of_a_feed_forward_network_is_its_formula(name: str) -> None:
     inner = 12 if name.endswith("glu") else 6
     x, first, second = _random(2, 3, 4), _random(4, inner, seed=1), _random(6, 5, seed=2)
     bias1, bias2 = _random(inner, seed=3), _random(5, seed=4)

@@ -38,7 +38,7 @@ def sinkhorn(x: Tensor, eps: float, iterations: int) -> Tensor:
     return m
 
 
-def test_sinkhorn() -> None:
+def test_sinkhorn_is_its_iteration() -> None:
     x = rand(2, 3, N, N)
     y, norm, total = ops.npu_mhc_sinkhorn(x.npu(), eps=1e-3, num_iters=5)
     assert norm.numel() == total.numel() == 0
@@ -79,7 +79,7 @@ def pre(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor | Non
 
 
 @pytest.mark.parametrize("with_gamma", [True, False])
-def test_pre(with_gamma: bool) -> None:
+def test_the_step_before_the_block_is_its_formula(with_gamma: bool) -> None:
     given = operands()
     gamma = given.pop("gamma")
     gamma = gamma if with_gamma else None

@@ -51,7 +51,7 @@ def test_bmm_v2_with_its_sizes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) 
 
 
 @pytest.mark.parametrize("name", ["npu_conv2d", "npu_convolution", "npu_conv3d", "npu_convolution 3"])
-def test_convolutions(name: str) -> None:
+def test_convolutions_and_their_gradients_are_those_of_torch(name: str) -> None:
     operator, dims = name.split()[0], 3 if "3" in name else 2
     x, weight, bias = _random((2, 4, *[6] * dims), (6, 2, *[3] * dims), (6,))
     options = ([2, 1, 2][:dims], [1, 0, 2][:dims], [1, 2, 1][:dims], 2)

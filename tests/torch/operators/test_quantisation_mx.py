@@ -69,7 +69,7 @@ def test_both_ways_to_find_a_scale(dtype: torch.dtype, algorithm: int) -> None:
 
 
 @pytest.mark.parametrize("half", [torch.float32, torch.bfloat16])
-def test_norms(half: torch.dtype) -> None:
+def test_norms_are_quantised_by_their_formula(half: torch.dtype) -> None:
     x1, x2 = rand(4, 64).to(half), rand(4, 64, seed=1).to(half)
     gamma, beta = rand(64, seed=2), rand(64, seed=3)
     y, total, scale, rstd = ops.npu_add_rms_norm_dynamic_mx_quant(

@@ -141,7 +141,7 @@ def test_which_operators(tmp_path: Path) -> None:
     assert converted(found["Mul"])["output"] == []
 
 
-def test_statistics(tmp_path: Path) -> None:
+def test_statistics_of_an_operator_are_rows_of_a_table(tmp_path: Path) -> None:
     npu.init_dump()
     npu.set_dump(configuration(tmp_path, dump_data="stats"))
     torch.tensor([1.0, -4.0], device="npu").abs()

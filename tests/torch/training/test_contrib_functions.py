@@ -14,7 +14,7 @@ from torch_npu.contrib import _old_names
 from tests.torch.operators.test_boxes import corner_boxes, plain_forms, plain_iou, plain_nms
 
 
-def test_names() -> None:
+def test_the_names_of_contrib_are_there_once() -> None:
     assert contrib.npu_iou is contrib.function.npu_iou and contrib.ChannelShuffle is contrib.module.ChannelShuffle
     assert all(hasattr(contrib, name) for name in contrib.__all__) and len(contrib.__all__) == len(set(contrib.__all__))
 

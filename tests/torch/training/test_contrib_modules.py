@@ -47,7 +47,7 @@ def test_channel_shuffle_checks_channels() -> None:
         module.ChannelShuffle(15, 3)
 
 
-def test_prefetcher() -> None:
+def test_a_prefetcher_brings_every_batch_to_the_device() -> None:
     data = [(torch.full((2, 3), float(i)), torch.tensor([i])) for i in range(4)]
     fetch = module.Prefetcher(torch.utils.data.DataLoader(data, batch_size=2), stream=torch.npu.Stream())
     seen = []
@@ -140,12 +140,12 @@ def test_packed_deformable_convolution_starts_as_half_a_convolution_and_learns()
 
 
 @pytest.mark.parametrize(("name", "plain"), [("Mish", F.mish), ("SiLU", F.silu), ("Swish", F.silu)])
-def test_activations(name: str, plain: Any) -> None:
+def test_activations_are_those_of_torch(name: str, plain: Any) -> None:
     x = torch.randn(10)
     torch.testing.assert_close(getattr(module, name)()(x.npu()).cpu(), plain(x))
 
 
-def test_bilstm() -> None:
+def test_bilstm_is_the_lstm_of_torch_both_ways() -> None:
     layer, plain = module.BiLSTM(4, 3), nn.LSTM(4, 3, bidirectional=True)
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
         getattr(plain, name).data = getattr(layer.fw, name).data
@@ -154,7 +154,7 @@ def test_bilstm() -> None:
     torch.testing.assert_close(layer.npu()(x.npu()).cpu(), plain.cpu()(x)[0], atol=1e-5, rtol=1e-4)
 
 
-def test_focus() -> None:
+def test_focus_is_a_convolution_of_interleaved_pixels() -> None:
     layer = module.Focus(3, 8, 3).eval()
     x = torch.randn(1, 3, 6, 8)
     space = F.pixel_unshuffle(x, 2).reshape(1, 3, 2, 2, 3, 4).permute(0, 3, 2, 1, 4, 5).reshape(1, 12, 3, 4)
@@ -181,7 +181,7 @@ def test_fast_batch_norms(size: int) -> None:
         module.NpuPreGenDropout(0.25),
     ],
 )
-def test_dropouts(layer: nn.Module) -> None:
+def test_dropouts_drop_their_part_and_scale_the_rest(layer: nn.Module) -> None:
     x = torch.ones(4000).npu()
     found = layer.train()(x)
     assert 0.7 < (found != 0).float().mean() < 0.8 and found.unique().tolist() == pytest.approx([0, 4 / 3])

@@ -100,7 +100,7 @@ def moments(grad: Tensor, s: dict[str, Tensor], b1: float = 0.9, b2: float = 0.9
 
 
 @pytest.mark.parametrize("adam", [False, True])
-def test_lamb(adam: bool) -> None:
+def test_lamb_steps_by_its_formula(adam: bool) -> None:
     def formula(w: Tensor, g: Tensor, s: dict[str, Tensor], _step: int) -> Tensor:
         moments(g, s)
         step = s["m"] / (s["v"].sqrt() + 1e-6) + 0.01 * w
@@ -156,7 +156,7 @@ def test_bert_adam(schedule: str, warmup: float) -> None:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_adamp(nesterov: bool) -> None:
+def test_adamp_steps_by_its_formula(nesterov: bool) -> None:
     projected = []
 
     def formula(w: Tensor, g: Tensor, s: dict[str, Tensor], step: int) -> Tensor:

@@ -39,7 +39,7 @@ def inputs() -> dict[str, Tensor]:
     }
 
 
-def test_environment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_check_of_the_environment_finds_the_device(capsys: pytest.CaptureFixture[str]) -> None:
     print(f"NPU available: {torch.npu.is_available()}")
     print(f"NPU count: {torch.npu.device_count()}")
     print(f"Current NPU: {torch.npu.current_device()}")
@@ -72,7 +72,7 @@ def migrate_to_npu(model: nn.Module, device_type: str = "auto") -> tuple[nn.Modu
     return model, device
 
 
-def test_migration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_migrates_to_npu_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     model, device = migrate_to_npu(Clip())
     assert (device, capsys.readouterr().out) == ("npu:0", "Model migrated to: npu:0\n")
     assert {one.device for one in model.parameters()} == {torch.device("npu:0")}
@@ -112,7 +112,7 @@ def test_half_precision() -> None:
     torch.testing.assert_close(found.float().cpu(), expected, rtol=1e-2, atol=1e-2)
 
 
-def test_autocast() -> None:
+def test_autocast_computes_in_half_inside_only() -> None:
     model, x = nn.Linear(8, 4).npu(), torch.randn(3, 8).npu()
     with torch.npu.amp.autocast():
         assert model(x).dtype == torch.float16
@@ -144,7 +144,7 @@ def batch_inference_optimized(model: nn.Module, images: list[Tensor], batch_size
     return results
 
 
-def test_batches() -> None:
+def test_batches_give_what_the_whole_gives() -> None:
     torch.manual_seed(0)
     model, images = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), [torch.randn(3, 5, 5) for _ in range(11)]
     expected = model(torch.stack(images)).detach()

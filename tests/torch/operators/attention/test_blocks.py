@@ -205,7 +205,7 @@ def test_indexer_and_attention_over_its_choice():
             check(out[b, i], wanted[:, 0])
 
 
-def test_compression():
+def test_compressed_blocks_are_weighted_sums():
     x, weight = rand(11, 2, 4), rand(4, 2, seed=1)
     found = OPS.npu_nsa_compress(x.npu(), weight.npu(), 4, 2, actual_seq_len=[3, 11])
     wanted = torch.stack([sum(x[3 + 2 * at + t] * weight[t][:, None] for t in range(4)) for at in range(3)])

@@ -145,7 +145,7 @@ def test_sparse_modes(mode, before, after, rows, columns):
 
 
 @pytest.mark.parametrize("mode", [5, 6])
-def test_prefix(mode):
+def test_a_prefix_is_seen_by_every_query(mode):
     q, k, v = rand(2, 2, 6, 4), rand(2, 2, 6, 4, seed=1), rand(2, 2, 6, 4, seed=2)
     prefix = [2, 4]
     hidden = torch.stack([hidden_by(mode, 6, 6, prefix=one)[None] for one in prefix])
@@ -215,7 +215,7 @@ def test_long_rows_in_blocks():
 @pytest.mark.parametrize("shape", [(2, 4, 5, 7), (1, 4, 5, 7), (2, 1, 5, 7), (1, 1, 5, 7)])
 @pytest.mark.parametrize("kind", ["pse", "mask"])
 @pytest.mark.usefixtures("blocks")
-def test_planes(shape, kind):
+def test_pse_and_mask_may_be_shared_by_batches_and_heads(shape, kind):
     q, k, v = rand(2, 4, 5, 8), rand(2, 2, 7, 8, seed=1), rand(2, 2, 7, 8, seed=2)
     plane = rand(*shape, seed=7)
     if kind == "mask":
@@ -275,7 +275,7 @@ def test_rope_parts_and_their_gradients():
 
 
 @pytest.mark.usefixtures("blocks")
-def test_sink():
+def test_a_sink_takes_its_part_of_the_softmax():
     q, k, v, sink = rand(2, 2, 5, 4), rand(2, 2, 7, 4, seed=1), rand(2, 2, 7, 4, seed=2), rand(2, seed=3)
     leaves = [one.npu().requires_grad_() for one in (q, k, v, sink)]
     found = OPS.npu_fusion_attention(*leaves[:3], 2, "BNSD", scale=0.5, sink=leaves[3])
@@ -292,7 +292,7 @@ def test_sink():
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.usefixtures("blocks")
-def test_gradcheck(causal):
+def test_gradients_are_those_of_finite_differences(causal):
     q, k, v, pse, sink = (
         rand(*shape).npu().requires_grad_() for shape in ((1, 2, 3, 2), (1, 1, 4, 2), (1, 1, 4, 2), (1, 2, 3, 4), (2,))
     )
@@ -315,7 +315,7 @@ def test_gradcheck(causal):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_dtypes(dtype):
+def test_halves_are_close_to_the_formula_in_double(dtype):
     q, k, v = (rand(2, 4, 33, 32, dtype=dtype, seed=seed) for seed in range(3))
     leaves = [one.npu().requires_grad_() for one in (q, k, v)]
     found = OPS.npu_fusion_attention(*leaves, 4, "BNSD", scale=32**-0.5, atten_mask=COMPRESSED.npu(), sparse_mode=2)

@@ -44,7 +44,7 @@ def every(q, k, v, **options):
 
 
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
-def test_layouts(layout):
+def test_every_layout_computes_the_same(layout):
     q, k, v = rand(2, 4, 5, 8), rand(2, 2, 7, 8, seed=1), rand(2, 2, 7, 8, seed=2)
 
     def turned(x, name=layout):
@@ -235,7 +235,7 @@ def test_outputs_in_place_and_refusals():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half(dtype):
+def test_halves_are_close_to_the_formula(dtype):
     q, k, v = (rand(1, 2, 9, 16, seed=seed, dtype=dtype) for seed in range(3))
     out = OPS.npu_prompt_flash_attention(
         *(one.npu() for one in (q, k, v)), num_heads=2, input_layout="BNSD", scale_value=0.25

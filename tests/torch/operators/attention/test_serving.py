@@ -134,7 +134,7 @@ def test_partial_outputs_and_steps():
     assert positions.tolist() == [5, 8, 0] and slots.tolist() == [3 * 8 + 5, 6 * 8, 0]
 
 
-def test_sampling():
+def test_top_k_and_top_p_keep_the_likeliest():
     logits = rand(4, 20)
     p, k = torch.tensor([0.3, 0.9, 1.0, 0.5]), torch.tensor([5, 3, 20, 1])
     found = OPS.npu_top_k_top_p(logits.npu(), p.npu(), k.npu()).cpu()
