@@ -67,12 +67,12 @@ def feed(graph: df.FlowGraph, data: df.FlowData, *values: int) -> None:
 def test_groups_match_by_transaction(engine, join) -> None:
     data, graph = two_paths(node(Swap, 1, 1), join, 16, 5000, False)
     feed(graph, data, 10, 20, 30, 40)
-    found = {}
+    pairs = {}
     for _ in range(4):
         tensors, info, code = graph.fetch_data(timeout=5000)
         assert code == 0
-        found[info.transaction_id] = np.concatenate([tensor.numpy() for tensor in tensors])[:2].tolist()
-    assert found == {number: [10 * number, 10 * number] for number in (1, 2, 3, 4)}
+        pairs[info.transaction_id] = np.concatenate([tensor.numpy() for tensor in tensors])[:2].tolist()
+    assert pairs == {number: [10 * number, 10 * number] for number in (1, 2, 3, 4)}
 
 
 def test_without_alignment_they_meet_as_they_come(engine) -> None:
@@ -251,9 +251,9 @@ def test_cached_results_of_the_transaction_go(engine) -> None:
     graph.set_exception_catch(True)
     for number in (1, 2, 3, 4):
         assert graph.feed_data({data: [number]}) == 0
-    found = [graph.fetch_data(timeout=5000) for _ in range(4)]
-    assert sorted(code for *_, code in found) == [0, 0, 345103, 345103]
-    good = [[tensor.numpy().tolist() for tensor in tensors] for tensors, _, code in found if not code]
+    answers = [graph.fetch_data(timeout=5000) for _ in range(4)]
+    assert sorted(code for *_, code in answers) == [0, 0, 345103, 345103]
+    good = [[tensor.numpy().tolist() for tensor in tensors] for tensors, _, code in answers if not code]
     assert good == [[[2], [2]], [[4], [4]]]
 
 

@@ -52,9 +52,9 @@ def test_a_batch_takes_several_of_one_input_for_each_of_the_other(engine) -> Non
         return df.Tensor(many.numpy() * factor.numpy())
 
     a, b = df.FlowData(name="a"), df.FlowData(name="b")
-    made = scale.fnode()
-    made.map_input(0, made.point, 0, [df.CountBatch(2)])
-    graph = df.FlowGraph([made(a, b)])
+    flow_node = scale.fnode()
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(2)])
+    graph = df.FlowGraph([flow_node(a, b)])
     for number in (1, 2, 3, 4):
         assert graph.feed_data({a: [number]}, partial_inputs=True) == 0
     for factor, wanted in ((10, [[10], [20]]), (100, [[300], [400]])):
@@ -68,9 +68,9 @@ def test_stream_function_gets_batches(engine) -> None:
         return a.get().numpy().tolist()
 
     data = df.FlowData()
-    made = read.fnode()
-    made.map_input(0, made.point, 0, [df.CountBatch(3)])
-    graph = df.FlowGraph([made(data)])
+    flow_node = read.fnode()
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(3)])
+    graph = df.FlowGraph([flow_node(data)])
     feed(graph, data, [1], [2], [3])
     assert graph.fetch(timeout=5000) == ([[[1], [2], [3]]], 0)
 
@@ -120,9 +120,9 @@ def test_items_of_other_shape_or_type_fail_the_batch_and_the_next_is_clean(engin
 
 def test_a_failed_message_ends_its_batch_with_its_own_code(engine) -> None:
     data = df.FlowData()
-    made = node(user.Relay, 1, 1)
-    made.map_input(0, made.point, 0, [df.CountBatch(2)])
-    graph = df.FlowGraph([made(node(user.Relay, 1, 1)(data))])
+    flow_node = node(user.Relay, 1, 1)
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(2)])
+    graph = df.FlowGraph([flow_node(node(user.Relay, 1, 1)(data))])
     feed(graph, data, [1], [-1], [2], [3])  # -1 fails in the first node
     assert graph.fetch_data(timeout=5000)[2] == 9900007
     assert value(graph.fetch_data(timeout=5000)) == [[2], [3]]

@@ -44,14 +44,14 @@ def test_no_process_and_no_file_stays_behind_however_a_program_ends(tmp_path: pa
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as started:
         try:
             worker = int(started.stdout.readline())
-            made = children(started.pid)
-            assert made and worker in {each for child in made for each in children(child)}
+            processes = children(started.pid)
+            assert processes and worker in {each for child in processes for each in children(child)}
             if way == "exit":
                 started.stdin.write("go on\n")
                 started.stdin.flush()
             else:
                 started.send_signal(way)
             assert started.wait(10) == (3 if way == "exit" else -way)
-            assert eventually(lambda: all(gone(each) for each in (worker, *made)))
+            assert eventually(lambda: all(gone(each) for each in (worker, *processes)))
         finally:
             started.kill()

@@ -33,9 +33,9 @@ def relay(schema: df.TensorDesc | None = None):
 def gate(depth: int):
     """A node that takes a value only when its gate is fed too."""
     value, gate = df.FlowData(name="a"), df.FlowData(name="b")
-    made = df.pyflow(user.gated).fnode()
-    made.set_attr("_flow_attr_depth", depth)
-    return value, gate, df.FlowGraph([made(value, gate)])
+    flow_node = df.pyflow(user.gated).fnode()
+    flow_node.set_attr("_flow_attr_depth", depth)
+    return value, gate, df.FlowGraph([flow_node(value, gate)])
 
 
 @pytest.mark.on_ray
@@ -201,9 +201,9 @@ def test_n_mapping_is_seen(engine, cause) -> None:
     if cause == "batch":
         data, graph = user.batched(df.CountBatch(1))
     else:
-        made = df.pyflow(stream_input="Queue")(_first).fnode()
+        reader = df.pyflow(stream_input="Queue")(_first).fnode()
         other = node(user.Relay, 1, 1)
-        graph = df.FlowGraph([other(data), made(data)])
+        graph = df.FlowGraph([other(data), reader(data)])
     assert graph.feed_data({data: [1]}, df.FlowInfo(transaction_id=50)) == 0
     assert graph.fetch_data([0], 5000)[1].transaction_id == 50
 

@@ -252,8 +252,8 @@ def test_the_code_of_a_low_level_function_is_the_code_of_the_fetch(engine) -> No
 
 def test_strict_stops_the_node(engine) -> None:
     data = df.FlowData()
-    made = df.FlowGraph([node(Code, 1, 1)(data)], {"softnpu.flow.strict": "1"})
+    graph = df.FlowGraph([node(Code, 1, 1)(data)], {"softnpu.flow.strict": "1"})
     for code in (0, 9900001, 0):
-        assert made.feed_data({data: [code]}) == 0
-    assert made.fetch_data(timeout=5000)[2] == 0
-    assert made.fetch_data(timeout=200)[2] == EMPTY
+        assert graph.feed_data({data: [code]}) == 0
+    assert graph.fetch_data(timeout=5000)[2] == 0
+    assert graph.fetch_data(timeout=200)[2] == EMPTY

@@ -32,10 +32,10 @@ def test_state_lives_in_a_process_of_its_own(engine) -> None:
     graph = df.FlowGraph([first.go(a), second.go(a)])
     for number in (1, 2, 3):
         assert graph.feed({a: 1}) == 0
-        [one, two], code = graph.fetch(timeout=5000)
-        assert (code, one[0], two[0]) == (0, number, 100 + number)
+        [one_state, other_state], code = graph.fetch(timeout=5000)
+        assert (code, one_state[0], other_state[0]) == (0, number, 100 + number)
     if engine != "inline":
-        assert len({os.getpid(), one[1], two[1]}) == 3 and one[2] == two[2] == 1
+        assert len({os.getpid(), one_state[1], other_state[1]}) == 3 and one_state[2] == other_state[2] == 1
 
 
 def test_the_environment_hook_runs_before_the_object_is_unpickled(engine, monkeypatch) -> None:
@@ -104,10 +104,10 @@ class Parameters:
 
 def test_init_parameters_reach_the_function_with_their_types(engine) -> None:
     data = df.FlowData()
-    made = node(Parameters, 1, 1, number=3, text="t", lists=[[1], [2, 33]], dtype=df.DT_FLOAT)
-    graph = df.FlowGraph([made(data)])
+    flow_node = node(Parameters, 1, 1, number=3, text="t", lists=[[1], [2, 33]], dtype=df.DT_FLOAT)
+    graph = df.FlowGraph([flow_node(data)])
     assert graph.feed_data({data: [0]}) == 0
-    wanted = [0, 164001, 164002, 0, 33, 1, 164001, 1, 1, 1, len(made.name)]
+    wanted = [0, 164001, 164002, 0, 33, 1, 164001, 1, 1, 1, len(flow_node.name)]
     assert user.value(graph.fetch_data(timeout=5000)) == wanted
 
 

@@ -44,14 +44,14 @@ def test_a_stream_function_reads_its_input_as_a_python_queue(engine) -> None:
             self.queues.add(id(a))
             first = a.get()
             began = time.monotonic()
-            found = []
+            outcomes = []
             for question in (a.get_nowait, lambda: a.get(timeout=200), lambda: a.get(False)):
                 try:
                     question()
                 except queue.Empty:
-                    found.append("empty")
+                    outcomes.append("empty")
             spent = time.monotonic() - began
-            return first, found, 0.19 < spent < 1.5, a.maxsize, a.qsize(), a.empty(), a.full(), len(self.queues)
+            return first, outcomes, 0.19 < spent < 1.5, a.maxsize, a.qsize(), a.empty(), a.full(), len(self.queues)
 
     data = df.FlowData()
     graph = df.FlowGraph([Reader.fnode().read(data)])
@@ -145,8 +145,8 @@ def test_a_plain_function_without_inputs_is_a_source(engine) -> None:
             return self.ticks, self.asked
 
     data = df.FlowData()
-    made = Ticks.fnode()
-    graph = df.FlowGraph([made.tick(), made.ask(data)])
+    source = Ticks.fnode()
+    graph = df.FlowGraph([source.tick(), source.ask(data)])
     ticks = []
     for turn in (1, 2, 3):
         assert graph.feed({data: 1}, timeout=5000) == 0

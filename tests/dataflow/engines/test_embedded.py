@@ -344,8 +344,8 @@ def test_every_message_that_meets_a_batch_is_finished_some_time(rule: Any, flags
         message = Message(codec.encode_array(np.zeros(2)) if flags == SEG else codec._NULL)
         message.flags, message.ticket = flags, number
         message.start_time = message.end_time = number
-        for made in batching.push(message, 0.0):
-            tickets += made.ticket or []
+        for batch in batching.push(message, 0.0):
+            tickets += batch.ticket or []
     assert sorted(tickets + runner.finished) == list(range(20))
 
 

@@ -81,15 +81,15 @@ def test_names_are_unique_whatever_is_asked(flow) -> None:
 
 
 def test_names_from_any_thread(flow) -> None:
-    made: list[str] = []
+    names: list[str] = []
     threads = [
-        threading.Thread(target=lambda: made.extend(df.FlowNode(1, 1).name for _ in range(50))) for _ in range(8)
+        threading.Thread(target=lambda: names.extend(df.FlowNode(1, 1).name for _ in range(50))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == len(set(made)) == 400
+    assert len(names) == len(set(names)) == 400
 
 
 def test_a_node_is_called_with_its_inputs_and_gives_its_outputs(flow) -> None:
@@ -294,10 +294,10 @@ def test_attributes_reach_the_plan(flow) -> None:
     node.set_balance_gather()
     node.set_balance_scatter()  # too late
     node.set_alias("it")
-    made = df.FlowGraph([node(data, data)]).plan().nodes[0]
-    assert made.batches == {1: CountRule(3, 1, 5, True), 0: TimeRule(-1, 0)}
-    assert (made.depth, made.overwrite, made.balance, made.alias) == (7, True, "gather", "it")
-    assert made.functions[0].inputs == (1, 0)
+    planned = df.FlowGraph([node(data, data)]).plan().nodes[0]
+    assert planned.batches == {1: CountRule(3, 1, 5, True), 0: TimeRule(-1, 0)}
+    assert (planned.depth, planned.overwrite, planned.balance, planned.alias) == (7, True, "gather", "it")
+    assert planned.functions[0].inputs == (1, 0)
     node.set_attr("_flow_attr", False)
     plain = df.FlowGraph([df.dataflow.FlowOutput(node, 0)]).plan().nodes[0]
     assert (plain.depth, plain.overwrite) == (128, False)

@@ -29,8 +29,8 @@ def twins(value: Any) -> Any:
 
 def graph_of(function: Any) -> tuple[df.FlowData, df.FlowGraph]:
     data = df.FlowData()
-    made = function.fnode()(data)
-    return data, df.FlowGraph(list(made) if isinstance(made, tuple) else [made])
+    outputs = function.fnode()(data)
+    return data, df.FlowGraph(list(outputs) if isinstance(outputs, tuple) else [outputs])
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------------

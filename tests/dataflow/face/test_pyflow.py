@@ -80,13 +80,13 @@ def test_num_returns_has_to_agree_with_the_annotation(flow) -> None:
     def plain(self, a, cls):
         return a
 
-    made = df.pyflow(num_returns=2)(function)
-    assert (made.input_num, made.output_num, made.func_name) == (4, 2, "function")
+    decorated = df.pyflow(num_returns=2)(function)
+    assert (decorated.input_num, decorated.output_num, decorated.func_name) == (4, 2, "function")
     assert df.pyflow(plain).input_num == 1 and df.pyflow(num_returns=3)(plain).output_num == 3
     for bad in (3, 1, 0, -1, "2", 2.0):
         with pytest.raises(AssertionError):
             df.pyflow(num_returns=bad)(function)
-    node = made.fnode("ignored", x=1)
+    node = decorated.fnode("ignored", x=1)
     assert (node.input_num, node.output_num, node.name) == (4, 2, "function_fnode")
 
 

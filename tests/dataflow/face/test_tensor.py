@@ -26,8 +26,8 @@ def test_data_types_have_the_numbers_of_the_manual(name: str) -> None:
     dtype = getattr(df, name)
     assert int(dtype.dtype) == number and repr(dtype) == name
     assert pickle.loads(pickle.dumps(dtype)) is dtype and copy.deepcopy(dtype) is dtype
-    made = df.Tensor(np.zeros(2, kind))
-    assert made._tensor_desc == df.TensorDesc(dtype, [2]) and made.get_data_type() is kind
+    tensor = df.Tensor(np.zeros(2, kind))
+    assert tensor._tensor_desc == df.TensorDesc(dtype, [2]) and tensor.get_data_type() is kind
 
 
 def test_a_descriptor_refuses_wrong_types_and_shapes() -> None:
@@ -53,10 +53,10 @@ def test_desc_equality_and_text() -> None:
 
 def test_numpy_shares_the_memory_of_the_tensor() -> None:
     array = np.arange(4, dtype=np.int32)
-    made = df.Tensor(array)
-    made.numpy()[0] = 9
+    tensor = df.Tensor(array)
+    tensor.numpy()[0] = 9
     assert array[0] == 9
-    made.numpy(copy=True)[1] = 9
+    tensor.numpy(copy=True)[1] = 9
     assert array[1] == 1
 
 
@@ -97,39 +97,41 @@ def test_other_byte_order_is_made_native() -> None:
 
 def test_strings_are_unicode() -> None:
     for text in (["grün", "水"], [b"ab", b"c"]):
-        made = df.Tensor(text)
-        assert made._tensor_desc == df.TensorDesc(df.DT_STRING, [2])
+        tensor = df.Tensor(text)
+        assert tensor._tensor_desc == df.TensorDesc(df.DT_STRING, [2])
         with pytest.raises(df.DfException):
-            made.numpy()
-        assert made.numpy(copy=True).tolist() == text
+            tensor.numpy()
+        assert tensor.numpy(copy=True).tolist() == text
 
 
 def test_bf16_is_first_class() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    made = df.Tensor([1.0, 2.5], tensor_desc=df.TensorDesc(dt.DT_BF16, [2]))
-    assert made.numpy().dtype == ml_dtypes.bfloat16 and made.numpy().astype(float).tolist() == [1.0, 2.5]
+    tensor = df.Tensor([1.0, 2.5], tensor_desc=df.TensorDesc(dt.DT_BF16, [2]))
+    assert tensor.numpy().dtype == ml_dtypes.bfloat16 and tensor.numpy().astype(float).tolist() == [1.0, 2.5]
     assert df.Tensor(np.zeros(3, ml_dtypes.bfloat16))._tensor_desc == df.TensorDesc(dt.DT_BF16, [3])
     assert df.alloc_tensor([4], dt.DT_BF16).get_data_size() == 8
     assert not hasattr(df, "DT_BF16")
 
 
 def test_a_tensor_tells_its_shape_and_size_and_can_be_reshaped() -> None:
-    made = df.Tensor(np.arange(6, dtype=np.int16))
-    assert (made.get_shape(), made.get_data_size(), made.get_element_cnt()) == ([6], 12, 6)
-    assert made.reshape([2, 3]) == 0 and made.get_shape() == [2, 3] and made.numpy()[1, 0] == 3
-    assert made.reshape([4]) == 164000 and made.reshape([1] * 32 + [6]) == 164000 and made.reshape([-1, 6]) == 164000
-    assert made.get_shape() == [2, 3]
-    again = pickle.loads(pickle.dumps(made))
+    tensor = df.Tensor(np.arange(6, dtype=np.int16))
+    assert (tensor.get_shape(), tensor.get_data_size(), tensor.get_element_cnt()) == ([6], 12, 6)
+    assert tensor.reshape([2, 3]) == 0 and tensor.get_shape() == [2, 3] and tensor.numpy()[1, 0] == 3
+    assert (
+        tensor.reshape([4]) == 164000 and tensor.reshape([1] * 32 + [6]) == 164000 and tensor.reshape([-1, 6]) == 164000
+    )
+    assert tensor.get_shape() == [2, 3]
+    again = pickle.loads(pickle.dumps(tensor))
     assert again.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert repr(df.Tensor([1])) == "Tensor(array([1]), tensor_desc=TensorDesc(dtype=DT_INT64, shape=[1]))"
 
 
 @pytest.mark.parametrize("align", [32, 64, 128, 256, 512, 1024])
 def test_alloc_tensor_is_aligned(align: int) -> None:
-    made = df.alloc_tensor((3, 5), np.float32, align)
-    assert made.numpy().ctypes.data % align == 0 and made.get_shape() == [3, 5]
-    made.numpy()[:] = 7
-    assert made.numpy().sum() == 105
+    tensor = df.alloc_tensor((3, 5), np.float32, align)
+    assert tensor.numpy().ctypes.data % align == 0 and tensor.get_shape() == [3, 5]
+    tensor.numpy()[:] = 7
+    assert tensor.numpy().sum() == 105
 
 
 def test_alloc_tensor_refuses_wrong_types_and_alignments() -> None:
@@ -150,10 +152,10 @@ def test_engines_provide_the_memory() -> None:
 
     core.add_provider(provider)
     try:
-        made = df.alloc_tensor([2, 2], df.DT_INT16, 128)
+        tensor = df.alloc_tensor([2, 2], df.DT_INT16, 128)
     finally:
         core.remove_provider(provider)
-    assert asked == [(8, 128)] and made.numpy().tolist() == [[257, 257], [257, 257]]
+    assert asked == [(8, 128)] and tensor.numpy().tolist() == [[257, 257], [257, 257]]
     assert df.alloc_tensor([2], df.DT_INT16).get_data_size() == 4 and len(asked) == 1
 
 

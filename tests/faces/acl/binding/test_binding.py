@@ -63,8 +63,8 @@ def sample(kind: str) -> Any:
 
 
 def function_of(module: str, name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(sys.modules[module], name)
-    return found
+    function: Callable[..., Any] = getattr(sys.modules[module], name)
+    return function
 
 
 # ---- modules -----------------------------------------------------------------------------------------------------------
@@ -214,14 +214,14 @@ class Indexed:
 
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("one", [True, Five(1), np.int8(1), np.uint64(1), np.int64(1), Indexed()], ids=repr)
-def test_what_counts_as_an_int(one: Any) -> None:
-    ok(acl.rt.set_device(one))
+def test_what_counts_as_an_int(number_one: Any) -> None:
+    ok(acl.rt.set_device(number_one))
     assert ok(acl.rt.get_device()) == 1
-    pointer = ok(acl.rt.malloc(one, one))
+    pointer = ok(acl.rt.malloc(number_one, number_one))
     assert type(pointer) is int
-    ok(acl.rt.memset(np.uint64(pointer), one, one, one))
-    assert acl.util.ptr_to_bytes(pointer, one) == b"\1"
-    assert acl.float_to_float16(one) == 0x3C00
+    ok(acl.rt.memset(np.uint64(pointer), number_one, number_one, number_one))
+    assert acl.util.ptr_to_bytes(pointer, number_one) == b"\1"
+    assert acl.float_to_float16(number_one) == 0x3C00
 
 
 @pytest.mark.usefixtures("runtime")

@@ -29,13 +29,13 @@ LINE = re.compile(
 
 def lines(folder: Path) -> list[re.Match[str]]:
     """All lines below a log directory, each checked against the form."""
-    found = []
+    matches = []
     for path in sorted(folder.glob("debug/plog/plog-*.log")):
         for line in path.read_text(encoding="utf-8").splitlines():
             match = LINE.fullmatch(line)
             assert match, line
-            found.append(match)
-    return found
+            matches.append(match)
+    return matches
 
 
 def home(tmp_path: Path) -> Path:
@@ -308,10 +308,10 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    found = lines(home(tmp_path))
-    assert len(found) == 400
+    written = lines(home(tmp_path))
+    assert len(written) == 400
     for name in "abcd":
-        own = [line["text"].split()[1] for line in found if line["text"].startswith(name)]
+        own = [line["text"].split()[1] for line in written if line["text"].startswith(name)]
         assert own == [str(number) for number in range(100)]
 
 

@@ -157,7 +157,7 @@ def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
     done.set()
     threads[0].join(WAIT)
     text = "\n".join([*taken, acl.get_recent_err_msg() or ""])
-    ids = sorted(int(found) for found in re.findall(r"device id (\d+) ", text))
+    ids = sorted(int(digits) for digits in re.findall(r"device id (\d+) ", text))
     assert ids == [*range(1000, 1100), *range(2000, 2100)], "none twice, none lost"
 
 

@@ -18,9 +18,9 @@ CSC = (*NINE, 0, 0, 0, 0, 128, 128)
 
 @pytest.fixture
 def aipp() -> int:
-    made = acl.mdl.create_aipp(2)
-    assert type(made) is int and made > 0
-    return int(made)
+    handle = acl.mdl.create_aipp(2)
+    assert type(handle) is int and handle > 0
+    return int(handle)
 
 
 def inside(handle: int) -> Any:

@@ -19,8 +19,8 @@ def _engine(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stream() -> int:
-    made: int = ok(acl.rt.create_stream())
-    return made
+    handle: int = ok(acl.rt.create_stream())
+    return handle
 
 
 def synchronize(stream: int) -> int:
@@ -49,8 +49,8 @@ def test_the_default_stream_runs_a_model() -> None:
 def test_the_order_of_a_stream_is_kept(stream: int) -> None:
     """Copy in, run, copy out, five times over the same buffers, all submitted before the first begins."""
     net = Net("wide")
-    given = [floats(50) for _ in range(5)]
-    sources, results = [device(one) for one in given], [Memory(200) for _ in given]
+    arrays = [floats(50) for _ in range(5)]
+    sources, results = [device(array) for array in arrays], [Memory(200) for _ in arrays]
     with Hold(stream):
         for source, result in zip(sources, results, strict=True):
             ok(acl.rt.memcpy_async(net.inputs[0].address, 200, source.address, 200, 3, stream))
@@ -58,7 +58,7 @@ def test_the_order_of_a_stream_is_kept(stream: int) -> None:
             ok(acl.rt.memcpy_async(result.address, 200, net.outputs[0].address, 200, 3, stream))
         assert ok(acl.rt.stream_query(stream)) == 1  # not complete
     ok(synchronize(stream))
-    for x, result in zip(given, results, strict=True):
+    for x, result in zip(arrays, results, strict=True):
         np.testing.assert_array_equal(result.get(np.float32, 50), -x)
 
 
@@ -66,11 +66,11 @@ def test_one_model_after_another(stream: int) -> None:
     """The output of a model is the input of the next."""
     x = floats(4)
     first, middle, last = device(x), Memory(16), Memory(16)
-    one, other = load("twice"), load("relu")
+    twice, relu = load("twice"), load("relu")
     spare = Memory(16)
     with Hold(stream):
-        ok(acl.mdl.execute_async(one, dataset(first), dataset(middle, spare), stream))
-        ok(acl.mdl.execute_async(other, dataset(middle), dataset(last), stream))
+        ok(acl.mdl.execute_async(twice, dataset(first), dataset(middle, spare), stream))
+        ok(acl.mdl.execute_async(relu, dataset(middle), dataset(last), stream))
     ok(synchronize(stream))
     np.testing.assert_array_equal(last.get(np.float32, 4), np.maximum(-x, 0))
 

@@ -53,10 +53,10 @@ def test_update_replaces_both() -> None:
 
 
 def test_two_buffers_of_one_memory_are_two() -> None:
-    one, two = acl.create_data_buffer(0x1000, 10), acl.create_data_buffer(0x1000, 10)
-    assert one != two
-    ok(acl.destroy_data_buffer(one))
-    assert acl.get_data_buffer_addr(two) == 0x1000
+    first, second = acl.create_data_buffer(0x1000, 10), acl.create_data_buffer(0x1000, 10)
+    assert first != second
+    ok(acl.destroy_data_buffer(first))
+    assert acl.get_data_buffer_addr(second) == 0x1000
 
 
 def test_a_null_buffer_is_refused() -> None:

@@ -142,8 +142,8 @@ def test_real_names_of_short_ones() -> None:
 def test_a_fused_operator_tells_its_original_names(source: Any) -> None:
     """A node that stands for two of the model's names them with their lengths; one that stands for itself has none."""
     desc = source("fused")
-    found = [acl.mdl.get_op_attr(desc, name, "_datadump_original_op_names") for name in ("conv1", "relu", "conv1relu")]
-    told = [text for text in found if text]
+    texts = [acl.mdl.get_op_attr(desc, name, "_datadump_original_op_names") for name in ("conv1", "relu", "conv1relu")]
+    told = [text for text in texts if text]
     assert len(told) == 1
     assert re.findall(r"\[(\d+)\]([a-z0-9]+)", told[0]) == [("5", "conv1"), ("4", "relu")]
     assert acl.mdl.get_op_attr(source("two"), "adder", "_datadump_original_op_names") == ""
@@ -195,8 +195,8 @@ def test_gears_of_dims_are_told(source: Any) -> None:
     for count in (2, 3, 4096):
         assert mdl.get_input_dynamic_dims(desc, -1, count) == (wanted, 0)
     for count in (0, 1, 4097):
-        found, ret = mdl.get_input_dynamic_dims(desc, -1, count)
-        assert ret == INVALID and not found
+        gears, ret = mdl.get_input_dynamic_dims(desc, -1, count)
+        assert ret == INVALID and not gears
     for index in (0, 1, 7):
         assert mdl.get_input_dynamic_gear_count(desc, index) == (0, INVALID)
         assert mdl.get_input_dynamic_dims(desc, index, 2)[1] == INVALID
@@ -215,8 +215,8 @@ def test_ranges_of_dims_are_told(source: Any) -> None:
 
 
 def test_an_unbounded_range_is_told() -> None:
-    found = ok(acl.mdl.get_input_dims_range(describe(load("unbounded")), 0))
-    (low, high), fixed = found["range"]
+    ranges = ok(acl.mdl.get_input_dims_range(describe(load("unbounded")), 0))
+    (low, high), fixed = ranges["range"]
     assert low in (0, 1) and high == -1 and fixed == [3, 3]
 
 

@@ -57,10 +57,10 @@ def planes(data: bytes) -> list[Array]:
     """Y, U and V as FFmpeg decodes them."""
     codec: Any = av.CodecContext.create("mjpeg", "r")
     frame = codec.decode(av.Packet(data))[0]
-    found = []
+    arrays = []
     for plane in frame.planes:
-        found.append(np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width])
-    return found
+        arrays.append(np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width])
+    return arrays
 
 
 def host(data: bytes) -> tuple[int, int]:
@@ -283,7 +283,7 @@ def test_streams_decode_beside_each_other() -> None:
     for stream in streams:
         ok(acl.rt.synchronize_stream(stream))
     first = outputs[0].rows()
-    assert all((one.rows() == first).all() and one.get("ret_code") == 0 for one in outputs)
+    assert all((output.rows() == first).all() and output.get("ret_code") == 0 for output in outputs)
 
 
 # ---- encoding --------------------------------------------------------------------------------------------------------

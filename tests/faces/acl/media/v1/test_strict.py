@@ -39,11 +39,11 @@ def board(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the rules write into the log."""
-    found: list[str] = []
-    writer = type("Log", (), {"write": lambda self, level, text, *more: found.append(text)})()
+    texts: list[str] = []
+    writer = type("Log", (), {"write": lambda self, level, text, *more: texts.append(text)})()
     monkeypatch.setattr(rules, "log", lambda: writer)
     rules._note.cache_clear()
-    return found
+    return texts
 
 
 def over(code: int) -> int:

@@ -113,8 +113,8 @@ def test_one_input_buffer_for_all_packets() -> None:
         ok(acl.media.vdec_send_frame(vdec.desc, stream, output(BYTES), vdec.frame, index))
     ok(acl.rt.memset(buffer, len(packets[0]), 0xFF, len(packets[0])))
     vdec.close()
-    found = [(index, download(address, BYTES)) for index, address in seen]
-    assert found == [(index, picture.tobytes()) for index, picture in wanted]
+    pictures = [(index, download(address, BYTES)) for index, address in seen]
+    assert pictures == [(index, picture.tobytes()) for index, picture in wanted]
 
 
 def test_a_picture_comes_at_once_when_asked() -> None:
@@ -142,8 +142,8 @@ def test_pictures_come_in_the_format_that_was_asked_for(form: int, word: str, pl
         if form == NV21:
             assert result.pixels == nv21(picture)
         else:
-            found = np.frombuffer(result.pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
-            assert np.abs(found - full_range(picture, form)).max() <= 2
+            pixels = np.frombuffer(result.pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
+            assert np.abs(pixels - full_range(picture, form)).max() <= 2
 
 
 def full_range(picture: np.ndarray[Any, Any], form: int) -> np.ndarray[Any, Any]:
@@ -152,8 +152,8 @@ def full_range(picture: np.ndarray[Any, Any], form: int) -> np.ndarray[Any, Any]
     chroma = picture[HEIGHT:].reshape(HEIGHT // 2, WIDTH // 2, 2).astype(float) - 128
     u, v = (np.repeat(np.repeat(chroma[..., n], 2, 0), 2, 1) for n in (0, 1))
     rgb = np.stack([luma + 1.402 * v, luma - 0.344136 * u - 0.714136 * v, luma + 1.772 * u], -1)
-    found = np.clip(np.rint(rgb), 0, 255).astype(int)
-    return found if form == RGB else found[..., ::-1]
+    values = np.clip(np.rint(rgb), 0, 255).astype(int)
+    return values if form == RGB else values[..., ::-1]
 
 
 def test_the_channel_may_use_another_matrix() -> None:
@@ -167,8 +167,8 @@ def test_the_channel_may_use_another_matrix() -> None:
         ok(narrow.send(data, WIDTH * HEIGHT * 3))
         ok(wide.send(data, WIDTH * HEIGHT * 3))
     wanted = cv2.cvtColor(reference("h264", (data,))[0][1], cv2.COLOR_YUV2BGR_NV12).astype(int)
-    found = np.frombuffer(narrow.results[0].pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
-    assert np.abs(found - wanted).max() <= 2
+    pixels = np.frombuffer(narrow.results[0].pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
+    assert np.abs(pixels - wanted).max() <= 2
     assert wide.results[0].pixels != narrow.results[0].pixels
 
 
@@ -229,11 +229,11 @@ def test_streams_of_ten_bits_are_decoded() -> None:
         for data in packets:
             ok(vdec.send(data, BYTES))
     for result, (_, picture) in zip(vdec.results, reference("hevc", packets, "yuv420p10le"), strict=True):
-        found = np.frombuffer(result.pixels, np.uint8).reshape(-1, WIDTH).astype(int)
+        pixels = np.frombuffer(result.pixels, np.uint8).reshape(-1, WIDTH).astype(int)
         u, v = picture[HEIGHT:].reshape(2, HEIGHT // 2, WIDTH // 2)
         wanted = np.concatenate([picture[:HEIGHT], np.stack([u, v], -1).reshape(HEIGHT // 2, WIDTH)])
         assert result.code == 0
-        assert np.abs(found - wanted / 4).max() <= 1
+        assert np.abs(pixels - wanted / 4).max() <= 1
 
 
 def test_ten_bits_as_they_are() -> None:
@@ -243,11 +243,11 @@ def test_ten_bits_as_they_are() -> None:
             ok(vdec.send(data, 2 * BYTES, format=18))
     for result, (_, picture) in zip(vdec.results, reference("hevc", packets, "yuv420p10le"), strict=True):
         assert (result.code, result.format, result.strides) == (0, 18, (2 * WIDTH, HEIGHT))
-        found = np.frombuffer(result.pixels, np.uint16).reshape(-1, WIDTH)
-        assert (found[:HEIGHT] >> 6 == picture[:HEIGHT]).all()
+        pixels = np.frombuffer(result.pixels, np.uint16).reshape(-1, WIDTH)
+        assert (pixels[:HEIGHT] >> 6 == picture[:HEIGHT]).all()
         u, v = picture[HEIGHT:].reshape(2, HEIGHT // 2, WIDTH // 2)
-        assert (found[HEIGHT:, ::2] >> 6 == u).all()
-        assert (found[HEIGHT:, 1::2] >> 6 == v).all()
+        assert (pixels[HEIGHT:, ::2] >> 6 == u).all()
+        assert (pixels[HEIGHT:, 1::2] >> 6 == v).all()
 
 
 def test_skipped_frames_give_no_picture() -> None:
@@ -384,13 +384,13 @@ def test_a_strict_chip_refuses_what_it_cannot_decode(soc: str, codec: str, sides
 
 def test_two_channels_share_a_thread() -> None:
     packets = video("h264", 20, b_frames=2), video("hevc", 20)
-    with Reporter() as reporter, Vdec(H264_MAIN, 0, reporter) as one, Vdec(H265, 1, reporter) as two:
+    with Reporter() as reporter, Vdec(H264_MAIN, 0, reporter) as h264, Vdec(H265, 1, reporter) as h265:
         for first, second in zip(*packets, strict=True):
-            ok(one.send(first, BYTES))
-            ok(two.send(second, BYTES))
-        one.end()
-        two.end()
-    for vdec, codec, sent in ((one, "h264", packets[0]), (two, "hevc", packets[1])):
+            ok(h264.send(first, BYTES))
+            ok(h265.send(second, BYTES))
+        h264.end()
+        h265.end()
+    for vdec, codec, sent in ((h264, "h264", packets[0]), (h265, "hevc", packets[1])):
         assert [result.pixels for result in vdec.results] == [
             picture.tobytes() for _, picture in reference(codec, sent)
         ]

@@ -52,8 +52,8 @@ def probe(data: bytes, folder: Path, codec: str) -> dict[str, Any]:
     file = folder / f"video.{codec}"
     file.write_bytes(data)
     words = ["ffprobe", "-v", "error", "-f", codec, "-show_streams", "-show_frames", "-of", "json", str(file)]
-    found = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
-    return dict(found["streams"][0]) | {"kinds": "".join(frame["pict_type"] for frame in found["frames"]), "keys": [index for index, frame in enumerate(found["frames"]) if frame["key_frame"]]}  # fmt: skip
+    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+    return dict(report["streams"][0]) | {"kinds": "".join(frame["pict_type"] for frame in report["frames"]), "keys": [index for index, frame in enumerate(report["frames"]) if frame["key_frame"]]}  # fmt: skip
 
 
 @FFPROBE
@@ -71,10 +71,15 @@ def test_streams_have_the_profile_that_was_asked_for(entype: int, profile: str, 
         assert len(venc.units) == 20, "the end of the stream waits for all callbacks"
     assert [data for _, data in venc.seen] == [("picture", index) for index in range(20)]
     assert venc.codes == [0] * 20
-    found = probe(b"".join(venc.units), tmp_path, codec)
-    assert (found["width"], found["height"], found["profile"], found["pix_fmt"]) == (WIDTH, HEIGHT, profile, "yuv420p")
-    assert found["keys"] == [0, 8, 16]
-    assert set(found["kinds"]) == {"I", "P"}
+    report = probe(b"".join(venc.units), tmp_path, codec)
+    assert (report["width"], report["height"], report["profile"], report["pix_fmt"]) == (
+        WIDTH,
+        HEIGHT,
+        profile,
+        "yuv420p",
+    )
+    assert report["keys"] == [0, 8, 16]
+    assert set(report["kinds"]) == {"I", "P"}
     again = decoded(venc, codec)
     assert len(again) == 20
     assert min(psnr(a, b) for a, b in zip(again, pictures, strict=True)) > 30
@@ -91,7 +96,7 @@ def test_one_picture_many_times_and_freed_at_once() -> None:
         ok(acl.media.dvpp_free(acl.media.dvpp_get_pic_desc_data(picture)))
         venc.end()
         assert venc.seen == [(picture, 0)] * 16
-    assert min(psnr(found, array) for found in decoded(venc, "hevc")) > 32
+    assert min(psnr(decoded_picture, array) for decoded_picture in decoded(venc, "hevc")) > 32
 
 
 @pytest.mark.parametrize("stride", [0, 170, 176, 192])
@@ -108,8 +113,8 @@ def test_pictures_of_any_stride_and_format_are_encoded(stride: int, form: int) -
         ok(venc.send(picture_of(padded, **fields)))
         if not stride:
             ok(venc.send(picture_of(np.ascontiguousarray(padded[:, :170]))))
-    for found in decoded(venc, "h264"):
-        assert psnr(found, array) > 32
+    for decoded_picture in decoded(venc, "h264"):
+        assert psnr(decoded_picture, array) > 32
 
 
 def test_key_pictures_come_when_they_are_forced(tmp_path: Path) -> None:
@@ -119,7 +124,7 @@ def test_key_pictures_come_when_they_are_forced(tmp_path: Path) -> None:
             ok(venc.send(picture, force=int(index in (4, 7))))
     assert probe(b"".join(venc.units), tmp_path, "h264")["keys"] == [0, 4, 7]
     kinds = [[unit[0] & 31 for unit in data.split(b"\0\0\1")[1:]] for data in venc.units]
-    assert [index for index, found in enumerate(kinds) if 5 in found] == [0, 4, 7]
+    assert [index for index, kinds_of_units in enumerate(kinds) if 5 in kinds_of_units] == [0, 4, 7]
     assert all({7, 8} <= set(kinds[index]) for index in (0, 4, 7)), "parameter sets stand before each of them"
 
 
@@ -149,7 +154,7 @@ def test_a_constant_bit_rate_is_kept() -> None:
                 ok(venc.send(picture))
                 ok(acl.media.dvpp_free(acl.media.dvpp_get_pic_desc_data(picture)))
         rates[rate] = sum(map(len, venc.units)) * 8 / 1000 / 2
-    assert all(0.5 * rate < found < 1.5 * rate for rate, found in rates.items()), rates
+    assert all(0.5 * rate < measured < 1.5 * rate for rate, measured in rates.items()), rates
 
 
 # ---- output memory -----------------------------------------------------------------------------------------------------
@@ -244,13 +249,13 @@ def test_memory_stays_flat_over_many_pictures() -> None:
 
 def test_two_channels_share_a_thread() -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
-    with Reporter() as reporter, Venc(WIDTH, HEIGHT, H264_MAIN, reporter) as one, Venc(WIDTH, HEIGHT, H265, reporter) as two:  # fmt: skip
-        assert [acl.media.venc_get_channel_desc_channel_id(venc.desc) for venc in (one, two)] == [0, 1]
+    with Reporter() as reporter, Venc(WIDTH, HEIGHT, H264_MAIN, reporter) as h264, Venc(WIDTH, HEIGHT, H265, reporter) as h265:  # fmt: skip
+        assert [acl.media.venc_get_channel_desc_channel_id(venc.desc) for venc in (h264, h265)] == [0, 1]
         for index in range(12):
-            ok(one.send(picture, index))
-            ok(two.send(picture, -index))
-    assert [data for _, data in one.seen] == list(range(12))
-    assert [data for _, data in two.seen] == [-index for index in range(12)]
+            ok(h264.send(picture, index))
+            ok(h265.send(picture, -index))
+    assert [data for _, data in h264.seen] == list(range(12))
+    assert [data for _, data in h265.seen] == [-index for index in range(12)]
 
 
 def test_the_callback_sends_the_next() -> None:
@@ -348,8 +353,8 @@ def test_parameters_are_kept_and_checked() -> None:
         acl.media.venc_set_frame_config_eos(config, 256)
     ok(acl.media.venc_destroy_frame_config(config))
     assert acl.media.venc_destroy_frame_config(config) == STALE
-    for one in (desc, other):
-        ok(acl.media.venc_destroy_channel_desc(one))
+    for description in (desc, other):
+        ok(acl.media.venc_destroy_channel_desc(description))
     assert acl.media.venc_destroy_channel_desc(desc) == STALE
 
 

@@ -36,9 +36,9 @@ def ch(runtime: None) -> int:
 
 
 def config(interpolation: int) -> int:
-    made: int = media.dvpp_create_resize_config()
-    ok(media.dvpp_set_resize_config_interpolation(made, interpolation))
-    return made
+    handle: int = media.dvpp_create_resize_config()
+    ok(media.dvpp_set_resize_config_interpolation(handle, interpolation))
+    return handle
 
 
 def done(code: int, target: Pic | None = None, stream: int = 0) -> None:
@@ -49,9 +49,9 @@ def done(code: int, target: Pic | None = None, stream: int = 0) -> None:
         assert media.dvpp_get_pic_desc_ret_code(target.desc) == 0
 
 
-def near(found: Array, wanted: Array, by: int = 1) -> None:
-    assert found.shape == wanted.shape
-    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= by
+def near(pixels: Array, wanted: Array, by: int = 1) -> None:
+    assert pixels.shape == wanted.shape
+    assert np.abs(pixels.astype(int) - wanted.astype(int)).max() <= by
 
 
 def scaled(plane: Array, width: int, height: int, how: int = cv2.INTER_LINEAR) -> Array:
@@ -247,9 +247,9 @@ class Batch:
         self.source, self.target = media.dvpp_create_batch_pic_desc(2), media.dvpp_create_batch_pic_desc(3)
         self.inputs = []
         for index in range(2):
-            made = nv12(96, 64, seed=index)
+            original = nv12(96, 64, seed=index)
             pic = Pic(NV12, 96, 64, media.dvpp_get_pic_desc(self.source, index))
-            self.inputs.append(pic.write(made.first(), made.chroma()))
+            self.inputs.append(pic.write(original.first(), original.chroma()))
         self.outputs = [Pic(NV12, 32, 32, media.dvpp_get_pic_desc(self.target, index)) for index in range(3)]
         self.counts = [2, 1]
         self.corners = [(0, 0), (16, 32), (64, 8)]
@@ -449,7 +449,7 @@ def test_handles_of_the_wrong_kind(ch: int) -> None:
     good = [ch, source.desc, target.desc, region, 0]
     for index in range(4):
         for value, code in ((0, 100000), (acl.create_data_buffer(0, 0), 107000), (5, 107000)):
-            arguments = [value if place == index else one for place, one in enumerate(good)]
+            arguments = [value if place == index else argument for place, argument in enumerate(good)]
             assert media.dvpp_vpc_crop_async(*arguments) == code
     assert media.dvpp_vpc_crop_async(*good[:4], region) == 107000
     assert media.dvpp_vpc_resize_async(ch, source.desc, target.desc, region, 0) == 107000

@@ -244,26 +244,26 @@ def test_a_mosaic_has_one_colour_in_each_block(chn: int) -> None:
     src, out = pic(GRAY, 64, 48, data), pic(GRAY, 64, 48)
     items = [{"blk_size": 1, "rect": rect(8, 8, 16, 24)}]
     done(chn, acl.himpi.vpc_draw_mosaic(chn, {"src": src, "dst": out, "count": 1, "mosaic": items}, FOREVER))
-    found = planes(out)[0]
+    drawn = planes(out)[0]
     for top in (8, 16, 24):
         for left in (8, 16):
-            block = found[top : top + 8, left : left + 8]
+            block = drawn[top : top + 8, left : left + 8]
             assert (block == block[0, 0]).all()
             assert abs(int(block[0, 0]) - data[top : top + 8, left : left + 8].mean()) <= 1
     outside = np.ones((48, 64), bool)
     outside[8:32, 8:24] = False
-    assert (found[outside] == data[outside]).all()
+    assert (drawn[outside] == data[outside]).all()
 
 
 def test_a_line_is_as_thick_as_asked(chn: int) -> None:
     src, out = pic(RGB, 64, 48, np.zeros((48, 64, 3), np.uint8)), pic(RGB, 64, 48)
     items = [{"start_point": {"x": 10, "y": 20}, "end_point": {"x": 40, "y": 20}, "thick": 2, "color": 0x00FF00}]
     done(chn, acl.himpi.vpc_draw_line(chn, {"src": src, "dst": out, "count": 1, "line": items}, FOREVER))
-    found = planes(out)[0]
-    rows, columns = np.nonzero(found[:, :, 1])
+    drawn = planes(out)[0]
+    rows, columns = np.nonzero(drawn[:, :, 1])
     assert sorted(set(rows.tolist())) == [20, 21]
     assert (columns.min(), columns.max()) == (10, 40)
-    assert not found[:, :, (0, 2)].any()
+    assert not drawn[:, :, (0, 2)].any()
 
 
 def osd(address: int, form: int, stride: int, **more: int) -> dict[str, Any]:
@@ -290,9 +290,9 @@ def test_overlay_with_a_table(chn: int) -> None:
     clut[5] = 0xFF102030
     param = {"src": src, "dst": out, "count": 1, "osd": [osd(put(layer), 42, 8)], "clut": clut}
     done(chn, acl.himpi.vpc_draw_osd(chn, param, FOREVER))
-    found = planes(out)[0]
-    assert (found[4:12, 8:24] == (0x10, 0x20, 0x30)).all()
-    assert not found[:4].any() and not found[:, 24:].any()
+    drawn = planes(out)[0]
+    assert (drawn[4:12, 8:24] == (0x10, 0x20, 0x30)).all()
+    assert not drawn[:4].any() and not drawn[:, 24:].any()
 
 
 def test_wrong_values_of_drawings_are_refused(chn: int) -> None:
@@ -354,14 +354,14 @@ def transform(src: dict[str, Any], dst: dict[str, Any], way: int = 0, kind: int 
 
 
 def test_matrices_are_those_of_opencv() -> None:
-    found, ret = acl.himpi.vpc_get_affine_transform(pairs(*THREE))
-    assert ret == 0 and found["matrix_type"] == 0
-    cells = np.array(found["matrix"])
+    transform_matrix, ret = acl.himpi.vpc_get_affine_transform(pairs(*THREE))
+    assert ret == 0 and transform_matrix["matrix_type"] == 0
+    cells = np.array(transform_matrix["matrix"])
     assert cells.shape == (3, 4)
     assert np.allclose(cells[:2, :3], cv2.getAffineTransform(np.float32(THREE[0]), np.float32(THREE[1])))
-    found, ret = acl.himpi.vpc_get_rotation_matrix({"x": 25.0, "y": 20}, 30.0, 1.5)
+    transform_matrix, ret = acl.himpi.vpc_get_rotation_matrix({"x": 25.0, "y": 20}, 30.0, 1.5)
     assert ret == 0
-    assert np.allclose(np.array(found["matrix"])[:2, :3], cv2.getRotationMatrix2D((25.0, 20.0), 30.0, 1.5))
+    assert np.allclose(np.array(transform_matrix["matrix"])[:2, :3], cv2.getRotationMatrix2D((25.0, 20.0), 30.0, 1.5))
 
 
 def test_matrices_that_do_not_exist() -> None:
@@ -479,8 +479,8 @@ def test_garbage_in_a_table(chn: int) -> None:
 
 def test_formats_without_arithmetic_are_moved_and_not_drawn_on(chn: int) -> None:
     src, out = pic(NV16, 50, 40), pic(NV16, 50, 40)
-    for one in (src, out):
-        one.update(picture_format=130, picture_width=20, picture_height=20)  # words of 16 bits
+    for picture_info in (src, out):
+        picture_info.update(picture_format=130, picture_width=20, picture_height=20)  # words of 16 bits
     done(chn, acl.himpi.vpc_flip(chn, {"src": src, "dst": out, "flip_mode": 0}, FOREVER))
     line = {"start_point": {"x": 2, "y": 2}, "end_point": {"x": 8, "y": 2}, "thick": 2, "color": 0}
     answer = acl.himpi.vpc_draw_line(chn, {"src": src, "dst": out, "count": 1, "line": [line]}, 0)

@@ -89,8 +89,8 @@ def parts(got: Got) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def info_of(file: bytes, payload: int = JPEG) -> dict[str, Any]:
     """What the header says; the address is one of the host."""
     stream = {"len": len(file), "addr": acl.util.bytes_to_ptr(file)}
-    found: dict[str, Any] = ok(acl.himpi.dvpp_get_image_info(payload, stream))
-    return found
+    info: dict[str, Any] = ok(acl.himpi.dvpp_get_image_info(payload, stream))
+    return info
 
 
 def decode(file: bytes, **more: Any) -> Got:
@@ -148,9 +148,9 @@ def test_pictures_are_decoded_to_nv12_and_rgb(chn: int) -> None:
     file = jpeg(256, 128, "444")
     got = decode(file, pixel_format=RGB, width_stride=0, height_stride=0)
     assert got.frame["width_stride"][0] == 256 * 3
-    found = np.frombuffer(got.data, np.uint8).reshape(128, 256, 3)
+    pixels = np.frombuffer(got.data, np.uint8).reshape(128, 256, 3)
     wanted = np.asarray(Image.open(io.BytesIO(file)))
-    assert np.abs(found.astype(int) - wanted).max() <= 3
+    assert np.abs(pixels.astype(int) - wanted).max() <= 3
 
 
 @pytest.mark.parametrize(

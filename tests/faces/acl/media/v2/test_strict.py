@@ -73,12 +73,12 @@ def board(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the rules and the channels write into the log."""
-    found: list[str] = []
-    writer = type("Log", (), {"write": lambda self, level, text, *more: found.append(f"{level} {text}")})()
+    texts: list[str] = []
+    writer = type("Log", (), {"write": lambda self, level, text, *more: texts.append(f"{level} {text}")})()
     for module in (rules, coder):
         monkeypatch.setattr(module, "log", lambda: writer)
     rules._note.cache_clear()
-    return found
+    return texts
 
 
 def result(answer: tuple[int, int]) -> Answer:
@@ -256,9 +256,9 @@ def test_alpha_of_scaled_pictures(soc: str, keeps: bool, board: Callable[..., No
         src, out, same = pic(RGBA, 64, 48, data), pic(form, 32, 24), pic(form, 64, 48)
         done(0, acl.himpi.vpc_resize(0, src, out, 0, 0, 0, LIMIT_MS))
         done(0, acl.himpi.vpc_convert_color(0, src, same, LIMIT_MS))
-        (found,), (converted,) = planes(out), planes(same)
-        assert (found[:, :, alpha] == (200 if keeps else 0)).all()
-        assert np.abs(found[:, :, order].astype(int) - cv2.resize(data[:, :, :3], (32, 24))).max() <= 1
+        (scaled,), (converted,) = planes(out), planes(same)
+        assert (scaled[:, :, alpha] == (200 if keeps else 0)).all()
+        assert np.abs(scaled[:, :, order].astype(int) - cv2.resize(data[:, :, :3], (32, 24))).max() <= 1
         assert (converted[:, :, alpha] == 200).all()
 
 

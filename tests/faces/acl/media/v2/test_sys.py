@@ -52,8 +52,8 @@ def decoder(himpi: None) -> Iterator[int]:
 
 
 def ready(chn: int) -> Ready:
-    found: Ready = need_system("vdec").vdec.get(chn).ready
-    return found
+    readiness: Ready = need_system("vdec").vdec.get(chn).ready
+    return readiness
 
 
 # ---- the system ------------------------------------------------------------------------------------------------------
@@ -332,8 +332,8 @@ STANDARDS = {
 def test_matrices_are_those_of_the_standards(chn: int, number: int) -> None:
     offset, luma, rv, gu, gv, bu = STANDARDS[number]
     assert acl.himpi.sys_set_chn_csc_matrix(7, chn, number, {}) == 0
-    found, values, ret = acl.himpi.sys_get_chn_csc_matrix(7, chn)
-    assert (found, ret) == (number, 0)
+    number_read, values, ret = acl.himpi.sys_get_chn_csc_matrix(7, chn)
+    assert (number_read, ret) == (number, 0)
     want = coefficients([luma, 0, rv, luma, gu, gv, luma, bu, 0], [offset, 128, 128])
     assert values["yuv_to_rgb_coefficient"] == pytest.approx(want, abs=1e-4)
     src, out = colour_pictures()
@@ -353,9 +353,9 @@ def test_a_matrix_of_ones_own_is_used_both_ways(chn: int) -> None:
     """RGB = M (YUV - bias), YUV = M RGB + bias."""
     back = coefficients([1, 0, 0.5, 1, 0.25, 0, 0.5, 0, 0], [20, 60, 100])
     forth = coefficients(np.eye(3) * 0.5, [1, 2, 3])
-    given = {"yuv_to_rgb_coefficient": back, "rgb_to_yuv_coefficient": forth}
-    assert acl.himpi.sys_set_chn_csc_matrix(7, chn, 100, given) == 0
-    assert acl.himpi.sys_get_chn_csc_matrix(7, chn) == (100, given, 0)
+    coefficients_given = {"yuv_to_rgb_coefficient": back, "rgb_to_yuv_coefficient": forth}
+    assert acl.himpi.sys_set_chn_csc_matrix(7, chn, 100, coefficients_given) == 0
+    assert acl.himpi.sys_get_chn_csc_matrix(7, chn) == (100, coefficients_given, 0)
     src, out = colour_pictures()
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
     assert np.abs(planes(out)[0].reshape(-1, 3) - (100 + 40, 100 + 10, 50)).max() <= 1
@@ -369,8 +369,8 @@ def test_a_matrix_of_ones_own_is_used_both_ways(chn: int) -> None:
 
 def test_channels_begin_with_full_range(chn: int, decoder: int) -> None:
     for module, number in ((7, chn), (5, decoder)):
-        found, values, ret = acl.himpi.sys_get_chn_csc_matrix(module, number)
-        assert (found, ret) == (0, 0)
+        number_read, values, ret = acl.himpi.sys_get_chn_csc_matrix(module, number)
+        assert (number_read, ret) == (0, 0)
         assert values["yuv_to_rgb_coefficient"]["csc_matrix_r0_c2"] == pytest.approx(1.402)
     assert acl.himpi.sys_set_chn_csc_matrix(5, decoder, 3, {}) == 0
     assert acl.himpi.sys_get_chn_csc_matrix(5, decoder)[0] == 3
@@ -422,9 +422,9 @@ def test_strides_are_those_of_the_modules_together(
     ok(acl.init())
     ok(acl.rt.set_device(0))
     ok(acl.himpi.sys_init())
-    found, ret = acl.himpi.sys_get_image_align_info(modules, len(modules), base(101, 49, form))
+    align_info, ret = acl.himpi.sys_get_image_align_info(modules, len(modules), base(101, 49, form))
     assert ret == 0
-    assert found == dict(zip(("width_stride", "height_stride", "img_buf_size"), want, strict=True)) | {
+    assert align_info == dict(zip(("width_stride", "height_stride", "img_buf_size"), want, strict=True)) | {
         "reserved": [0, 0]
     }
     ok(acl.finalize())

@@ -110,9 +110,9 @@ def test_rgb_is_full_range_601() -> None:
     chroma = picture[H:].reshape(H // 2, W // 2, 2).repeat(2, 0).repeat(2, 1) - 128
     y, u, v = picture[:H], chroma[..., 0], chroma[..., 1]
     wanted = np.stack([y + 1.402 * v, y - 0.344 * u - 0.714 * v, y + 1.772 * u], -1).clip(0, 255)
-    found = np.frombuffer(frame.data, np.uint8).reshape(H, W, 3)
+    pixels = np.frombuffer(frame.data, np.uint8).reshape(H, W, 3)
     assert frame.frame["width_stride"] == [W * 3, 0, 0]
-    assert np.abs(found - wanted).max() <= 2
+    assert np.abs(pixels - wanted).max() <= 2
 
 
 def test_another_size_is_scaled_as_opencv_does() -> None:

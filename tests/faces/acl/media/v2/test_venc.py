@@ -76,8 +76,8 @@ def probe(path: Path, what: str) -> list[dict[str, Any]]:
     command = ["ffprobe", "-v", "error", f"-show_{what}", "-of", "json", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=WAIT)
     assert answer.returncode == 0 and not answer.stderr, answer.stderr
-    found: list[dict[str, Any]] = json.loads(answer.stdout)[what]
-    return found
+    entries: list[dict[str, Any]] = json.loads(answer.stdout)[what]
+    return entries
 
 
 def likeness(a: Array, b: Array) -> float:
@@ -99,7 +99,7 @@ def test_a_stream_has_the_profile_that_was_asked_for(codec: str, profile: int, w
     assert types == ["I" if index % 10 == 0 else "P" for index in range(25)]
     pictures = decoded(codec, path.read_bytes())
     assert len(pictures) == 25
-    assert min(likeness(found, picture(index)) for index, found in enumerate(pictures)) > 32
+    assert min(likeness(decoded_picture, picture(index)) for index, decoded_picture in enumerate(pictures)) > 32
 
 
 def test_a_pack_tells_everything() -> None:
@@ -227,8 +227,8 @@ def test_chroma_in_memory_of_its_own_and_the_other_order() -> None:
     results = [take(0)]
     ok(acl.himpi.venc_send_frame(0, frame_of(swapped, W, H, NV21), LIMIT_MS))
     results.append(take(0))
-    for found in decoded("h264", joined(results)):
-        assert np.abs(found.astype(int) - whole).max() <= 8
+    for decoded_picture in decoded("h264", joined(results)):
+        assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
 def test_padding_is_not_encoded() -> None:
@@ -239,8 +239,8 @@ def test_padding_is_not_encoded() -> None:
     address = put(padded)
     frame = frame_of(address, W, H, width_stride=[192, 0, 0], height_stride=[H + 16, 0, 0])
     ok(acl.himpi.venc_send_frame(0, frame, LIMIT_MS))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found.astype(int) - whole).max() <= 8
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
 def test_the_picture_is_copied_at_once() -> None:
@@ -250,8 +250,8 @@ def test_the_picture_is_copied_at_once() -> None:
     ok(acl.himpi.venc_send_frame(0, frame_of(address, W, H), LIMIT_MS))
     ok(acl.rt.memset(address, whole.size, 0, whole.size))
     ok(acl.himpi.dvpp_free(address))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found.astype(int) - whole).max() <= 8
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
 def test_grey_and_cropped_pictures_are_encoded() -> None:
@@ -263,9 +263,9 @@ def test_grey_and_cropped_pictures_are_encoded() -> None:
     assert ok(acl.himpi.venc_get_chn_param(0)) == param
     whole = picture(1)
     ok(acl.himpi.venc_send_frame(0, frame_of(put(whole), W, H), LIMIT_MS))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found[:64].astype(int) - whole[16:80, 32:96]).max() <= 8
-    assert np.abs(found[64:].astype(int) - 128).max() <= 1
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture[:64].astype(int) - whole[16:80, 32:96]).max() <= 8
+    assert np.abs(decoded_picture[64:].astype(int) - 128).max() <= 1
 
 
 def test_what_the_stream_says_about_itself(tmp_path: Path) -> None:
@@ -295,8 +295,8 @@ def test_pictures_are_split_into_slices_when_asked(codec: str, kinds: Any, count
     ok(acl.himpi.venc_set_slice_split(0, split))
     ok(acl.himpi.venc_send_frame(0, frame_of(put(picture(0)), W, H), LIMIT_MS))
     _, data = take(0)
-    found = [unit[unit.index(b"\0\0\1") + 3] for unit in data]
-    slices = [kind for kind in found if (kind & 31 if codec == "h264" else kind >> 1) in kinds]
+    headers = [unit[unit.index(b"\0\0\1") + 3] for unit in data]
+    slices = [kind for kind in headers if (kind & 31 if codec == "h264" else kind >> 1) in kinds]
     assert len(slices) == count  # of 8 rows of blocks; H.265 has none, and says so in the log
     assert acl.himpi.venc_set_slice_split(0, {"split_enable": 1, "split_mode": 0, "split_size": 2}) == VENC + 8
     assert acl.himpi.venc_set_slice_split(0, {"split_enable": 1, "split_mode": 1, "split_size": 99}) == VENC + 3

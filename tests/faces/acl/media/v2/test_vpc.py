@@ -248,9 +248,9 @@ def test_nv12_is_resized_as_opencv_does(chn: int, number: int, way: int, size: t
     whole, luma, chroma = nv12(192, 108)
     src, out = pic(NV12, 192, 108, whole, stride=208, rows=112), pic(NV12, *size, stride=size[0] + 16)
     done(chn, acl.himpi.vpc_resize(chn, src, out, 0, 0, number, FOREVER))
-    found = planes(out)
-    near(found[0], cv2.resize(luma, size, interpolation=way))
-    near(found[1], cv2.resize(chroma, (size[0] // 2, size[1] // 2), interpolation=way))
+    results = planes(out)
+    near(results[0], cv2.resize(luma, size, interpolation=way))
+    near(results[1], cv2.resize(chroma, (size[0] // 2, size[1] // 2), interpolation=way))
     padding = fetch(out["picture_address"], out["picture_buffer_size"]).reshape(-1, size[0] + 16)[:, size[0] :]
     assert (padding == 0xEE).all()
 
@@ -346,9 +346,9 @@ def test_crops_are_the_parts_of_the_picture(chn: int) -> None:
     ]
     done(chn, acl.himpi.vpc_crop(chn, src, items, 2, FOREVER))
     for out, (left, top, width, height) in zip(outs, [(10, 6, 40, 20), (64, 64, 64, 32)], strict=True):
-        found = planes(out)
-        assert (found[0] == luma[top : top + height, left : left + width]).all()
-        assert (found[1] == chroma[top // 2 : (top + height) // 2, left // 2 : (left + width) // 2]).all()
+        results = planes(out)
+        assert (results[0] == luma[top : top + height, left : left + width]).all()
+        assert (results[1] == chroma[top // 2 : (top + height) // 2, left // 2 : (left + width) // 2]).all()
 
 
 def test_crop_scales_to_another_size(chn: int) -> None:
@@ -391,9 +391,9 @@ def test_a_crop_is_resized_as_opencv_does(chn: int) -> None:
     size = {"resize_width": 32, "resize_height": 24, "interpolation": 0}
     item = {"dest_pic_info": out, "crop_region": region(32, 16, 64, 64), "resize_info": size}
     done(chn, acl.himpi.vpc_crop_resize(chn, src, [item], 1, FOREVER))
-    found = planes(out)
-    near(found[0], cv2.resize(luma[16:80, 32:96], (32, 24)))
-    near(found[1], cv2.resize(chroma[8:40, 16:48], (16, 12)))
+    results = planes(out)
+    near(results[0], cv2.resize(luma[16:80, 32:96], (32, 24)))
+    near(results[1], cv2.resize(chroma[8:40, 16:48], (16, 12)))
 
 
 def test_crop_resize_wants_the_size_of_the_destination(chn: int) -> None:
@@ -547,9 +547,9 @@ def test_alpha_is_the_value_that_was_asked_for(chn: int) -> None:
     data = noise(48, 64, 3)
     src, out = pic(RGB, 64, 48, data), pic(ARGB, 64, 48)
     done(chn, acl.himpi.vpc_convert_color_v2(chn, src, out, {"alpha": 77, "attr": [0] * 4}, FOREVER))
-    found = planes(out)[0]
-    assert (found[:, :, 0] == 77).all()
-    assert (found[:, :, 1:] == data).all()
+    result = planes(out)[0]
+    assert (result[:, :, 0] == 77).all()
+    assert (result[:, :, 1:] == data).all()
     assert acl.himpi.vpc_convert_color_v2(chn, src, out, {"alpha": 256}, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
@@ -606,9 +606,9 @@ def test_borders_are_those_of_opencv(chn: int, kind: int) -> None:
         "scalar_value": {"val": [1.0, 2.0, 3.0]},
     }
     done(chn, acl.himpi.vpc_copy_make_border(chn, src, out, border, FOREVER))
-    found = planes(out)
-    assert (found[0] == cv2.copyMakeBorder(luma, 4, 8, 8, 12, KINDS[kind], value=(1,))).all()
-    assert (found[1] == cv2.copyMakeBorder(chroma, 2, 4, 4, 6, KINDS[kind], value=(2, 3))).all()
+    results = planes(out)
+    assert (results[0] == cv2.copyMakeBorder(luma, 4, 8, 8, 12, KINDS[kind], value=(1,))).all()
+    assert (results[1] == cv2.copyMakeBorder(chroma, 2, 4, 4, 6, KINDS[kind], value=(2, 3))).all()
 
 
 def test_borders_that_do_not_fit(chn: int) -> None:
@@ -658,10 +658,10 @@ def test_a_histogram_counts_every_value_of_each_plane(chn: int) -> None:
     whole, luma, chroma = nv12(64, 48)
     src, table = pic(NV12, 64, 48, whole), put(np.full(3072, 0xFF, np.uint8))
     done(chn, acl.himpi.vpc_calc_hist_v2(chn, src, FOREVER, table))
-    found = fetch(table, 3072).view(np.uint32).reshape(3, 256)
-    assert (found[0] == np.bincount(luma.ravel(), minlength=256)).all()
-    assert (found[1] == np.bincount(chroma[:, :, 0].ravel(), minlength=256)).all()
-    assert (found[2] == np.bincount(chroma[:, :, 1].ravel(), minlength=256)).all()
+    counts = fetch(table, 3072).view(np.uint32).reshape(3, 256)
+    assert (counts[0] == np.bincount(luma.ravel(), minlength=256)).all()
+    assert (counts[1] == np.bincount(chroma[:, :, 0].ravel(), minlength=256)).all()
+    assert (counts[2] == np.bincount(chroma[:, :, 1].ravel(), minlength=256)).all()
     assert acl.himpi.vpc_calc_hist_v2(chn, src, 0, 0) == (0, VPC | NULL_PTR)
     small = put(np.zeros(100, np.uint8))
     assert acl.himpi.vpc_calc_hist_v2(chn, src, 0, small) == (0, VPC | ILLEGAL_PARAM)
@@ -669,10 +669,10 @@ def test_a_histogram_counts_every_value_of_each_plane(chn: int) -> None:
 
 def test_the_old_histogram_only_warns(chn: int) -> None:
     with pytest.warns(Warning, match="vpc_calc_hist_v2"):
-        found, task, ret = acl.himpi.vpc_calc_hist(chn, {}, 0)
+        histogram, task, ret = acl.himpi.vpc_calc_hist(chn, {}, 0)
     assert (task, ret) == (0, 0)
     keys = ("histogram_y_or_r", "histogram_u_or_g", "histogram_v_or_b")
-    assert found == dict.fromkeys(keys, [0] * 256)
+    assert histogram == dict.fromkeys(keys, [0] * 256)
 
 
 def test_equalising_looks_every_value_up(chn: int) -> None:
