@@ -221,11 +221,11 @@ assert mine.late(f).dtype == h.dtype
 @pytest.mark.parametrize(("preferred", "wanted"), [(True, 2.0002), (False, 2.0)])
 def test_registered_functions(preferred: bool, wanted: float) -> None:
     """Without user_cast_preferred amp's own cast to half comes first and rounds what the user's cast makes float32 again."""
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", REGISTRY, str(preferred)], capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) == pytest.approx(wanted, abs=1e-6)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_loss_of_a_cnn_is_float32() -> None:

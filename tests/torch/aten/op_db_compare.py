@@ -106,15 +106,15 @@ def compare(here: Callable[[], Any], there: Callable[[], Any], where: str, value
     except Exception as error:
         raise NotCounted(f"cpu: {error}") from None
     try:
-        found = there()
+        result = there()
     except Exception as error:
         raise Differs(f"{type(error).__name__}: {str(error)[:300]}") from None
     try:
-        check(found, wanted, where, values)
+        check(result, wanted, where, values)
     except Differs:
         if not is_random(here, wanted):
             raise
-        check(found, wanted, where, values=False)
+        check(result, wanted, where, values=False)
     except RuntimeError as error:
         raise Differs(f"{where}, looking at the result: {error}") from None
 

@@ -76,8 +76,12 @@ def test_which_entries_have_stacks(context, state, alloc, free):
     block = next(one for one in blocks if one["address"] == address)
     del held
     trace = npu.memory._snapshot()["device_traces"][0]
-    found = {one["action"]: bool(one["frames"]) for one in trace if one.get("addr") == address}
-    assert (bool(block["frames"]), found["alloc"], found["free_requested"]) == (bool(state), bool(alloc), bool(free))
+    results = {one["action"]: bool(one["frames"]) for one in trace if one.get("addr") == address}
+    assert (bool(block["frames"]), results["alloc"], results["free_requested"]) == (
+        bool(state),
+        bool(alloc),
+        bool(free),
+    )
 
 
 def test_state_alone_has_no_history():
@@ -164,15 +168,15 @@ except torch.OutOfMemoryError:
 def test_snapshot_when_memory_is_out(tmp_path, wish):
     environment = dict(os.environ, OOM_SNAPSHOT_ENABLE=wish, OOM_SNAPSHOT_PATH=str(tmp_path / "new"))
     command = [sys.executable, "-c", PROGRAM]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.strip() == "1000.0"
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "1000.0"
     if wish == "0":
         assert not (tmp_path / "new").exists()
         return
     (file,) = (tmp_path / "new").iterdir()
     assert file.name.startswith("oom_snapshot_")
     assert file.suffix == ".pickle"
-    assert str(file) in found.stderr
+    assert str(file) in result.stderr
     snapshot = pickle.loads(file.read_bytes())
     assert snapshot["segments"][0]["allocated_size"] == 4096
     actions = [one["action"] for one in snapshot["device_traces"][0]]
@@ -182,6 +186,6 @@ def test_snapshot_when_memory_is_out(tmp_path, wish):
 def test_a_place_that_cannot_be_written_does_not_hide_the_error():
     environment = dict(os.environ, OOM_SNAPSHOT_ENABLE="1", OOM_SNAPSHOT_PATH="/proc/nowhere")
     command = [sys.executable, "-c", PROGRAM]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.strip() == "1000.0"
-    assert "could not be written" in found.stderr
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "1000.0"
+    assert "could not be written" in result.stderr

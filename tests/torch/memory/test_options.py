@@ -200,8 +200,8 @@ def _program(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", ["PYTORCH_NPU_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
 def test_options_come_from_the_environment(name):
     code = "torch.ones(1).npu(); torch.ones(3).pin_memory(); print(npu.memory_stats()['max_split_size'], npu.memory_reserved())"
-    found = _program(code, **{name: "max_split_size_mb:50,segment_size_mb:30,base_addr_aligned_kb:16"})
-    assert found.stdout.split() == [str(50 * MIB), str(2 * MIB)], found.stderr
+    result = _program(code, **{name: "max_split_size_mb:50,segment_size_mb:30,base_addr_aligned_kb:16"})
+    assert result.stdout.split() == [str(50 * MIB), str(2 * MIB)], result.stderr
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ for _ in range(2):
     except ValueError as error:
         print("refused", error)
 """
-    found = _program(code, **environment)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("imported\nrefused")
-    assert found.stdout.count(message) == 2
+    result = _program(code, **environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("imported\nrefused")
+    assert result.stdout.count(message) == 2
 
 
 def test_without_caching():
@@ -242,5 +242,5 @@ print(npu.memory_allocated(), npu.memory_reserved(), process().devices[0].alloca
 del y
 print(npu.memory_allocated(), npu.memory_reserved(), process().devices[0].used)
 """
-    found = _program(code, PYTORCH_NO_NPU_MEMORY_CACHING="1")
-    assert found.stdout.split() == ["4096", "4096", "4096", "4096", "1", "0", "0", "0"], found.stderr
+    result = _program(code, PYTORCH_NO_NPU_MEMORY_CACHING="1")
+    assert result.stdout.split() == ["4096", "4096", "4096", "4096", "1", "0", "0", "0"], result.stderr

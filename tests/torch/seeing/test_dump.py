@@ -107,7 +107,7 @@ def test_a_training_step(tmp_path: Path) -> None:
     loss = nn.functional.cross_entropy(out, torch.tensor([1, 2], device="npu"))
     loss.backward()
     npu.finalize_dump()
-    found = files(tmp_path)
+    results = files(tmp_path)
     assert {
         "Conv2D",
         "Relu",
@@ -116,11 +116,11 @@ def test_a_training_step(tmp_path: Path) -> None:
         "NllLossForward",
         "NllLossBackward",
         "ConvolutionBackward",
-    } <= set(found)
-    linear = converted(found["Addmm"])
+    } <= set(results)
+    linear = converted(results["Addmm"])
     assert linear["input"] == []
     np.testing.assert_array_equal(linear["output"][0], out.detach().cpu().numpy())
-    grads = converted(found["ConvolutionBackward"])["output"]
+    grads = converted(results["ConvolutionBackward"])["output"]
     np.testing.assert_array_equal(grads[-2], model[0].weight.grad.cpu().numpy())
 
 
@@ -135,10 +135,10 @@ def test_which_operators(tmp_path: Path) -> None:
     (x + 1) * 2 - 3
     x.view(3, 1).t()
     npu.finalize_dump()
-    found = files(tmp_path, device=1)
-    assert list(found) == ["Mul", "Sub"]
-    assert converted(found["Mul"])["input"][0].tolist() == [2, 2, 2]
-    assert converted(found["Mul"])["output"] == []
+    results = files(tmp_path, device=1)
+    assert list(results) == ["Mul", "Sub"]
+    assert converted(results["Mul"])["input"][0].tolist() == [2, 2, 2]
+    assert converted(results["Mul"])["output"] == []
 
 
 def test_statistics_of_an_operator_are_rows_of_a_table(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_dump_enable(tmp_path: Path) -> None:
     x.sin()
     npu.dump_disable()
     x.exp()
-    found = files(tmp_path / "made")
-    assert list(found) == ["Exp"]
-    np.testing.assert_array_equal(converted(found["Exp"])["output"][0], y.cpu().numpy())
+    results = files(tmp_path / "made")
+    assert list(results) == ["Exp"]
+    np.testing.assert_array_equal(converted(results["Exp"])["output"][0], y.cpu().numpy())
     with pytest.raises(ValueError, match="mode should be in"):
         npu.dump_enable(str(tmp_path), mode="some")
 

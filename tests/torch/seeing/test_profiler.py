@@ -194,10 +194,11 @@ def test_marks_and_ranges_are_in_the_trace(tmp_path: Path) -> None:
         mstx.range_end(number)
         with mstx.annotate("block"):
             pass
-    found = [one for one in prof._result().operators if one.kind == "user_annotation" and "Step" not in one.name]
-    assert [one.name for one in found] == ["here", "function", "b", "a", "outer", "block"]
+    results = [one for one in prof._result().operators if one.kind == "user_annotation" and "Step" not in one.name]
+    assert [one.name for one in results] == ["here", "function", "b", "a", "outer", "block"]
     assert (
-        found[0].duration == 0 < found[4].duration and found[4].start <= found[3].start <= found[3].end <= found[4].end
+        results[0].duration == 0 < results[4].duration
+        and results[4].start <= results[3].start <= results[3].end <= results[4].end
     )
     assert mstx.range_start("nobody listens") == 0
     mstx.range_end(0)
@@ -251,8 +252,8 @@ def test_dynamic_profile(step: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_functions_have_the_arguments_of_the_manual(name: str, arguments: str) -> None:
     """Those of the manual, in its order."""
     home, _, last = name.rpartition(".")
-    found = inspect.signature(getattr(torch.npu if home else profiler, last))
-    assert list(found.parameters) == arguments.split()
+    result = inspect.signature(getattr(torch.npu if home else profiler, last))
+    assert list(result.parameters) == arguments.split()
 
 
 def test_the_names_of_the_profiler_are_there() -> None:

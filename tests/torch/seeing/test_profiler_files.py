@@ -156,8 +156,8 @@ def test_the_table_of_memory_has_every_block(tmp_path: Path) -> None:
     run()
     output = profiled(run, tmp_path, profile_memory=True) / "ASCEND_PROFILER_OUTPUT"
     blocks = rows(output / "operator_memory.csv")
-    found = [(row["Name"], float(row["Size(KB)"]), bool(row["Release Time(us)"])) for row in blocks]
-    large = [one for one in found if one[1] > 1]  # the number 1 is a tensor too
+    results = [(row["Name"], float(row["Size(KB)"]), bool(row["Release Time(us)"])) for row in blocks]
+    large = [one for one in results if one[1] > 1]  # the number 1 is a tensor too
     assert large == [("aten::empty", 1024, True), ("aten::add", 1024, True), ("aten::empty", 2048, False)] * 2
     record = rows(output / "memory_record.csv")
     held = [float(row["Total Allocated(MB)"]) for row in record]

@@ -122,8 +122,8 @@ def test_deformable_convolution(stride: int, padding: int, dilation: int, groups
     plain = F.conv2d(x, layer.weight, layer.bias, stride, padding, dilation, groups)
     offset = torch.randn(2, 36, *plain.shape[2:], dtype=torch.float64) * 0.7
     mask = torch.rand(2, 18, *plain.shape[2:], dtype=torch.float64)
-    found = layer.npu()(x.npu(), offset.npu(), mask.npu())
-    torch.testing.assert_close(found.detach().cpu(), plain_deform(x, offset, mask, layer.cpu()))
+    result = layer.npu()(x.npu(), offset.npu(), mask.npu())
+    torch.testing.assert_close(result.detach().cpu(), plain_deform(x, offset, mask, layer.cpu()))
     still = layer(x, offset * 0, torch.ones_like(mask))
     torch.testing.assert_close(still, plain)
     with pytest.raises(ValueError, match="needs offset and mask"):
@@ -183,8 +183,8 @@ def test_fast_batch_norms(size: int) -> None:
 )
 def test_dropouts_drop_their_part_and_scale_the_rest(layer: nn.Module) -> None:
     x = torch.ones(4000).npu()
-    found = layer.train()(x)
-    assert 0.7 < (found != 0).float().mean() < 0.8 and found.unique().tolist() == pytest.approx([0, 4 / 3])
+    result = layer.train()(x)
+    assert 0.7 < (result != 0).float().mean() < 0.8 and result.unique().tolist() == pytest.approx([0, 4 / 3])
     assert torch.equal(layer.eval()(x), x)
 
 
@@ -200,8 +200,8 @@ def test_fairseq_dropout_stays_on_for_generation() -> None:
 
 def test_drop_path() -> None:
     x = torch.ones(2000, 2, 2).npu()
-    found = module.NpuDropPath(0.25).train()(x)
-    rows = found.reshape(2000, 4)
+    result = module.NpuDropPath(0.25).train()(x)
+    rows = result.reshape(2000, 4)
     assert torch.equal(rows.amin(1), rows.amax(1)) and rows.unique().tolist() == pytest.approx([0, 4 / 3])
     assert 0.7 < (rows[:, 0] != 0).float().mean() < 0.8
     assert module.NpuDropPath(0.25).eval()(x) is x and module.NpuDropPath()(x) is x
@@ -226,9 +226,9 @@ def test_multihead_attention(extra: bool) -> None:
     mask = torch.randn(3, 5)
     hidden = torch.zeros(2, 5).masked_fill(padding, -math.inf)
     wanted = fairseq_reference(layer, query, key, value, key_padding_mask=hidden, attn_mask=mask)
-    found = layer(query, key, value, key_padding_mask=padding, attn_mask=mask)
-    torch.testing.assert_close(found[0], wanted[0], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(found[1], wanted[1], atol=1e-5, rtol=1e-4)
+    result = layer(query, key, value, key_padding_mask=padding, attn_mask=mask)
+    torch.testing.assert_close(result[0], wanted[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(result[1], wanted[1], atol=1e-5, rtol=1e-4)
     on = layer.npu()(query.npu(), key.npu(), value.npu(), need_weights=False)
     layer.cpu()
     torch.testing.assert_close(on[0].cpu(), fairseq_reference(layer, query, key, value)[0], atol=1e-5, rtol=1e-4)

@@ -85,13 +85,13 @@ Formula = Callable[[Tensor, Tensor, dict[str, Tensor], int], Tensor]
 
 def by_formula(formula: Formula) -> list[Tensor]:
     """Each parameter alone, in float64: formula(weight, gradient, its states, step from 1) gives the new weight."""
-    found = []
+    results = []
     for place, one in enumerate(params(torch.float64, "cpu")):
         weight, state = one.detach(), {"m": torch.zeros_like(one).detach(), "v": torch.zeros_like(one).detach()}
         for step in range(STEPS):
             weight = formula(weight, gradients(step)[place].double(), state, step + 1)
-        found.append(weight.float())
-    return found
+        results.append(weight.float())
+    return results
 
 
 def moments(grad: Tensor, s: dict[str, Tensor], b1: float = 0.9, b2: float = 0.999) -> None:

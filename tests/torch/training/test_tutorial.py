@@ -107,9 +107,9 @@ def test_half_precision() -> None:
     torch.manual_seed(0)
     model, x = nn.Linear(8, 4), torch.randn(3, 8)
     expected = model(x)
-    found = model.half().npu()(x.half().npu())
-    assert (found.dtype, found.device.type) == (torch.float16, "npu")
-    torch.testing.assert_close(found.float().cpu(), expected, rtol=1e-2, atol=1e-2)
+    result = model.half().npu()(x.half().npu())
+    assert (result.dtype, result.device.type) == (torch.float16, "npu")
+    torch.testing.assert_close(result.float().cpu(), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_autocast_computes_in_half_inside_only() -> None:
@@ -209,9 +209,9 @@ def test_device_agnostic_model(tmp_path: Path) -> None:
     torch.save(source, tmp_path / "model.pt")
     for device, kind in (("auto", "npu"), ("npu:1", "npu"), ("cpu", "cpu")):
         model = DeviceAgnosticModel(str(tmp_path / "model.pt"), device)
-        found = model.infer(x)
-        assert found.device.type == kind
-        torch.testing.assert_close(found.cpu(), source(x).detach())
+        result = model.infer(x)
+        assert result.device.type == kind
+        torch.testing.assert_close(result.cpu(), source(x).detach())
     assert model.to_device("text") == "text"
     assert set(model.to_device({"a": x})) == {"a"}
 

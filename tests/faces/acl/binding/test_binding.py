@@ -213,7 +213,7 @@ class Indexed:
 
 
 @pytest.mark.usefixtures("runtime")
-@pytest.mark.parametrize("one", [True, Five(1), np.int8(1), np.uint64(1), np.int64(1), Indexed()], ids=repr)
+@pytest.mark.parametrize("number_one", [True, Five(1), np.int8(1), np.uint64(1), np.int64(1), Indexed()], ids=repr)
 def test_what_counts_as_an_int(number_one: Any) -> None:
     ok(acl.rt.set_device(number_one))
     assert ok(acl.rt.get_device()) == 1

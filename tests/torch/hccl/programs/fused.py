@@ -32,8 +32,8 @@ def mm_all_reduce() -> None:
     total = sum(a @ b for a, b in map(factors, range(SIZE)))
     close(torch.ops.npu.npu_mm_all_reduce_base(x, w, name()), total)
     bias, x3 = torch.ones(COLUMNS), torch.full((ROWS, COLUMNS), 2.0)
-    found = torch.ops.npu.npu_mm_all_reduce_base(x, w, name(), bias=bias.npu(), x3=x3.npu(), comm_mode="aiv")
-    close(found, total + 3 * SIZE)
+    result = torch.ops.npu.npu_mm_all_reduce_base(x, w, name(), bias=bias.npu(), x3=x3.npu(), comm_mode="aiv")
+    close(result, total + 3 * SIZE)
     half = [one.npu() for one in factors(RANK, torch.bfloat16)]
     close(torch.ops.npu.npu_mm_all_reduce_base(*half, name()).float(), total, 0.1)
 

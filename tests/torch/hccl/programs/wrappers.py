@@ -218,10 +218,10 @@ def the_older_fsdp() -> None:
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP):
         model = FullyShardedDataParallel(network().to(DEVICE), device_id=DEVICE, sharding_strategy=strategy)
         steps(model, torch.optim.SGD(model.parameters(), 0.1), range(4))
-        found = model.state_dict()
-        assert list(found) == list(wanted.state_dict())
+        result = model.state_dict()
+        assert list(result) == list(wanted.state_dict())
         for name, value in wanted.state_dict().items():
-            close(found[name], value)
+            close(result[name], value)
 
 
 @check
@@ -246,9 +246,9 @@ def pipelines() -> None:
         stage = PipelineStage(copy.deepcopy(whole[RANK]).to(DEVICE), RANK, SIZE, DEVICE)
         schedule = kind(stage, 2 * SIZE, loss_fn=nn.functional.mse_loss)
         inputs = (x.to(DEVICE),) if RANK == 0 else ()
-        found = schedule.step(*inputs, **({"target": torch.zeros_like(x).to(DEVICE)} if RANK == SIZE - 1 else {}))
+        result = schedule.step(*inputs, **({"target": torch.zeros_like(x).to(DEVICE)} if RANK == SIZE - 1 else {}))
         if RANK == SIZE - 1:
-            close(found, whole(x))
+            close(result, whole(x))
         nn.functional.mse_loss(whole(x), torch.zeros_like(x)).backward()
         for one, wanted in zip(stage.submod.parameters(), whole[RANK].parameters(), strict=True):
             close(one.grad, wanted.grad)
