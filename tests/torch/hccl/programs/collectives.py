@@ -332,18 +332,18 @@ def empty_tensors_and_barriers() -> None:
 
 @check
 def objects() -> None:
-    result = [None] * SIZE
-    dist.all_gather_object(result, {"rank": RANK, "text": "a" * (RANK * 1000)})
-    assert [one["rank"] for one in result] == list(range(SIZE)) and len(result[1]["text"]) == 1000
+    gathered = [None] * SIZE
+    dist.all_gather_object(gathered, {"rank": RANK, "text": "a" * (RANK * 1000)})
+    assert [entry["rank"] for entry in gathered] == list(range(SIZE)) and len(gathered[1]["text"]) == 1000
     words = ["first", 2] if RANK == 0 else [None, None]
     dist.broadcast_object_list(words, 0)
     assert words == ["first", 2]
     gathered = [None] * SIZE if RANK == 0 else None
     dist.gather_object(RANK, gathered, 0)
     assert gathered == (list(range(SIZE)) if RANK == 0 else None)
-    one = [None]
-    dist.scatter_object_list(one, list(range(SIZE)) if RANK == 0 else None, 0)
-    assert one == [RANK]
+    entry = [None]
+    dist.scatter_object_list(entry, list(range(SIZE)) if RANK == 0 else None, 0)
+    assert entry == [RANK]
 
 
 @check
