@@ -1,4 +1,4 @@
-"""Measures of the house: what a newcomer meets when walking through it. `python scripts/house.py [CHECKOUT]`.
+"""Measures of the house: what one meets when walking through it. `python scripts/house.py [CHECKOUT]`.
 
 A late import is one of our own modules inside a function; a cycle is a set of modules that import each other, late imports
 counted, imports for type checking not.

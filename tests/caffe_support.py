@@ -27,8 +27,10 @@ def caffemodel(blobs: dict[str, list[Array]], types: dict[str, str]) -> bytes:
     """The bytes of a weight file."""
     layers = []
     for name, kind in types.items():
-        made = [{"shape": {"dim": list(one.shape)}, "data": one.astype("<f4").tobytes()} for one in blobs.get(name, ())]
-        layers.append({"name": name, "type": kind, "blobs": made})
+        contents = [
+            {"shape": {"dim": list(blob.shape)}, "data": blob.astype("<f4").tobytes()} for blob in blobs.get(name, ())
+        ]
+        layers.append({"name": name, "type": kind, "blobs": contents})
     return encode(_NET, {"name": "net", "layer": layers})
 
 
@@ -50,7 +52,7 @@ def net(folder: Path, text: str, blobs: dict[str, list[Array]] | None = None) ->
 
 def run(graph: Graph, *inputs: Array) -> list[Array]:
     """The outputs of a graph for inputs in its order."""
-    known = {node.output.name: one for node, one in zip(graph.inputs, inputs, strict=True)}
+    known = {node.output.name: array for node, array in zip(graph.inputs, inputs, strict=True)}
     known |= {
         node.output.name: node.data.array() for node in graph.nodes if node.type == "Const" and node.data is not None
     }
@@ -71,9 +73,9 @@ def run(graph: Graph, *inputs: Array) -> list[Array]:
             for value, array in zip(node.outputs, operator.compute(site_of(node), *taken), strict=True):
                 known[value.name] = array
     for output in graph.outputs:
-        found = known[output.value.name]
+        array = known[output.value.name]
         assert output.value.shape is not None
-        assert found.shape == output.value.shape, f"{output.name}: {found.shape} was inferred as {output.value.shape}"
+        assert array.shape == output.value.shape, f"{output.name}: {array.shape} was inferred as {output.value.shape}"
     return [known[output.value.name] for output in graph.outputs]
 
 
@@ -83,25 +85,25 @@ def _session(graph: Graph, nodes: list[Node], known: dict[str, Array]) -> dict[s
     if not nodes:
         return {}
     low = lower(graph, nodes)
-    made = [value for node in nodes for value in node.outputs]
+    results = [value for node in nodes for value in node.outputs]
     taken = {name: known[name] for node in low.nodes for name in node["input"] if name in known}
-    feeds = [make_value_info(name, Constant.of(one).dtype, one.shape) for name, one in taken.items()]
-    constants = [make_tensor(name, one) for name, one in low.constants.items()]
-    data = encode_model(graph, low.nodes, feeds, [{"name": value.name} for value in made], constants, low.domains)
+    feeds = [make_value_info(name, Constant.of(array).dtype, array.shape) for name, array in taken.items()]
+    constants = [make_tensor(name, array) for name, array in low.constants.items()]
+    data = encode_model(graph, low.nodes, feeds, [{"name": value.name} for value in results], constants, low.domains)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return dict(zip([value.name for value in made], session.run(None, taken), strict=True))
+    return dict(zip([value.name for value in results], session.run(None, taken), strict=True))
 
 
 def op(kind: str, *inputs: Array | None, outputs: int = 1, **attrs: Any) -> list[Array]:
     """One operator on arrays."""
     graph = Graph("one", framework=0)
     values = [
-        None if one is None else graph.data_node(f"x{index}", Constant.of(one).dtype, one.shape).output
-        for index, one in enumerate(inputs)
+        None if array is None else graph.data_node(f"x{index}", Constant.of(array).dtype, array.shape).output
+        for index, array in enumerate(inputs)
     ]
     node = graph.op(kind, values, kind.lower(), outputs, **attrs)
     infer_node(graph, node)
     graph.outputs = [Output(value, value.name) for value in node.outputs]
-    return run(graph, *[one for one in inputs if one is not None])
+    return run(graph, *[array for array in inputs if array is not None])

@@ -30,7 +30,7 @@ def environment_page() -> str:
         "",
         "# Environment variables",
         "",
-        "All of them. They are read in one place (`softnpu/base/config.py`) when `acl.init` runs, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`). Those of torch_npu have a door of their own (`torch_npu/_environment.py`).",
+        "All of them. They are read in one place (`softnpu/base/config.py`): most when `acl.init` runs or a command starts, those of the log when its first line is written; only whether a real CANN is installed is asked earlier, by `import acl` (`softnpu/base/cann.py`). `XDG_CACHE_HOME`, `XDG_RUNTIME_DIR` and `TMPDIR` mean what they mean elsewhere. Those of torch_npu have a door of their own (`torch_npu/_environment.py`).",
         "",
     ]
     for group in load("environment.toml")["group"]:

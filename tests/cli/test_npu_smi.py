@@ -30,7 +30,7 @@ from softnpu.runtime.board import Board, DeviceUse, ProcessUse
 from softnpu.runtime.device import DeviceInfo, Soc
 from tests.paths import SOURCE
 
-# Chip rows of the tests, after the samples in the reference (tools.md 1.3 to 1.5) and not after spec/.
+# Chip rows of the tests, after the samples that the manual of npu-smi prints and not after spec/.
 CHIPS: dict[str, dict[str, Any]] = {
     "910B4": {"family": "910B", "generation": "A", "memory_kind": "hbm", "power_idle_w": 88.2, "temp_idle_c": 30},
     "310P3": {"family": "310P", "generation": "C", "memory_kind": "ddr", "power_idle_w": 17.0, "temp_idle_c": 49},

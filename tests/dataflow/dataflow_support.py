@@ -50,7 +50,7 @@ def arithmetic(path: Path, shape: Sequence[int | str] = (2, 3)) -> Path:
 def tensorflow_difference(path: Path, shape: Sequence[int] = (3,)) -> Path:
     """A frozen graph of float placeholders: C = A - B."""
     kind = {"type": 1}
-    dims = {"shape": {"dim": [{"size": one} for one in shape]}}
+    dims = {"shape": {"dim": [{"size": size} for size in shape]}}
     nodes: list[dict[str, Any]] = [
         {"name": name, "op": "Placeholder", "attr": {"dtype": kind, "shape": dims}} for name in ("A", "B")
     ]

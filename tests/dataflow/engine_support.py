@@ -14,11 +14,11 @@ from tests.waiting import eventually
 
 
 def children(pid: int | str = "self") -> set[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
-            found |= {int(each) for each in (task / "children").read_text().split()}
-    return found
+            pids |= {int(each) for each in (task / "children").read_text().split()}
+    return pids
 
 
 def gone(pid: int) -> bool:
@@ -39,15 +39,15 @@ _OURS = ("pipe:", "socket:", "anon_inode:", "/memfd:", "/dev/shm")
 
 def _descriptors() -> dict[int, str]:
     """Those of the kinds that engines use: a library may open a file of its own and keep it."""
-    found = {}
+    targets = {}
     for each in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{each}")
         except FileNotFoundError:  # the one of this listing
             continue
         if target.startswith(_OURS):
-            found[int(each)] = target
-    return found
+            targets[int(each)] = target
+    return targets
 
 
 class Traces:
@@ -65,8 +65,8 @@ class Traces:
         """The same again; workers are children of the zygote, which is asked first and then ended."""
         current = zygote._current
         if current is not None and current[1].alive():
-            made = current[1].process.pid
-            assert eventually(lambda: not children(made)), f"workers are left: {children(made)}"
+            zygote_pid = current[1].process.pid
+            assert eventually(lambda: not children(zygote_pid)), f"workers are left: {children(zygote_pid)}"
         zygote._close()
         assert _shared_memory() <= self._memory
         if self.with_ray:  # it keeps threads and sockets of its own after its shutdown

@@ -32,9 +32,9 @@ def convert(model: Path, output: Path, *options: str, framework: int = 5, soc: s
     with contextlib.redirect_stdout(said):
         code = atc.main(words)
     assert code == 0, said.getvalue()
-    made = output.with_name(f"{output.name}.om")
-    assert made.is_file(), f"atc did not write {made.name}:\n{said.getvalue()}"
-    return made
+    offline_model = output.with_name(f"{output.name}.om")
+    assert offline_model.is_file(), f"atc did not write {offline_model.name}:\n{said.getvalue()}"
+    return offline_model
 
 
 def session(model: Path | bytes) -> Any:
@@ -49,13 +49,13 @@ def session(model: Path | bytes) -> Any:
 
 def reference(model: Path | bytes, feeds: Mapping[str, Array]) -> list[Array]:
     """What onnxruntime makes of the original."""
-    return [np.asarray(one) for one in session(model).run(None, dict(feeds))]
+    return [np.asarray(array) for array in session(model).run(None, dict(feeds))]
 
 
-def assert_same(found: Sequence[Array], wanted: Sequence[Array], tolerance: float = 1e-4) -> None:
+def assert_same(results: Sequence[Array], wanted: Sequence[Array], tolerance: float = 1e-4) -> None:
     """The same number of tensors, with the same types, shapes and numbers."""
-    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in wanted]
-    for index, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+    assert [(array.dtype, array.shape) for array in results] == [(array.dtype, array.shape) for array in wanted]
+    for index, (ours, theirs) in enumerate(zip(results, wanted, strict=True)):
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=f"output {index}")
 
 
@@ -66,10 +66,10 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 def package_folder(name: str, line: str) -> Path:
     """The folder of an installed package, which is not imported; skips the test when it is missing."""
-    found = importlib.util.find_spec(name)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"the models of the package {name} are not here: {line}")
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class Tensor:
             return np.dtype(word)
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_NAMES[self.dtype]))
-        return found
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_NAMES[self.dtype]))
+        return dtype
 
 
 class Client:
@@ -101,7 +101,7 @@ class Client:
         ok(acl.mdl.get_desc(self.desc, self.model))
         self.inputs = [self._tensor("input", index) for index in range(acl.mdl.get_num_inputs(self.desc))]
         self.outputs = [self._tensor("output", index) for index in range(acl.mdl.get_num_outputs(self.desc))]
-        self.geared = any(one.name == SHAPE_INPUT for one in self.inputs)
+        self.geared = any(tensor.name == SHAPE_INPUT for tensor in self.inputs)
 
     def _tensor(self, word: str, index: int) -> Tensor:
         def ask(question: str) -> Any:
@@ -121,27 +121,27 @@ class Client:
         """Run once and fetch the outputs; without `own_outputs` the runtime allocates them."""
         with contextlib.ExitStack() as stack:
             inputs = _Dataset(stack)
-            for one in self.inputs:
-                self._feed(inputs, one, feeds)
+            for tensor in self.inputs:
+                self._feed(inputs, tensor, feeds)
             self._set_gear(inputs.handle, batch, hw, dims)
             outputs = _Dataset(stack)
-            for one in self.outputs:
-                outputs.add(one.size if own_outputs else 0)
+            for tensor in self.outputs:
+                outputs.add(tensor.size if own_outputs else 0)
             ok(acl.mdl.execute(self.model, inputs.handle, outputs.handle))
             return [self._fetch(outputs, index) for index in range(len(self.outputs))]
 
-    def _feed(self, dataset: _Dataset, one: Tensor, feeds: Mapping[str, Array]) -> None:
-        if one.name == SHAPE_INPUT:
-            dataset.add(one.size)
+    def _feed(self, dataset: _Dataset, tensor: Tensor, feeds: Mapping[str, Array]) -> None:
+        if tensor.name == SHAPE_INPUT:
+            dataset.add(tensor.size)
             return
-        array = np.ascontiguousarray(feeds[one.name])
-        assert array.dtype == one.numpy, f"input {one.name} is {one.numpy}, the test gives {array.dtype}"
+        array = np.ascontiguousarray(feeds[tensor.name])
+        assert array.dtype == tensor.numpy, f"input {tensor.name} is {tensor.numpy}, the test gives {array.dtype}"
         address = dataset.add(array.nbytes)
         if array.nbytes:
             data = array.tobytes()
             ok(acl.rt.memcpy(address, len(data), acl.util.bytes_to_ptr(data), len(data), TO_DEVICE))
-        if -1 in one.dims and not self.geared:
-            dataset.describe(one.dtype, array.shape)
+        if -1 in tensor.dims and not self.geared:
+            dataset.describe(tensor.dtype, array.shape)
 
     def _set_gear(
         self, dataset: int, batch: int | None, hw: tuple[int, int] | None, dims: Sequence[int] | None
@@ -160,16 +160,16 @@ class Client:
             ok(acl.mdl.set_input_dynamic_dims(self.model, dataset, index, said))
 
     def _fetch(self, dataset: _Dataset, index: int) -> Array:
-        one = self.outputs[index]
+        tensor = self.outputs[index]
         shape = dataset.shape(index)
         if shape is None:
             ask = acl.mdl.get_cur_output_dims if self.geared else acl.mdl.get_output_dims
             shape = ok(ask(self.desc, index))["dims"]
-        bytes_needed = int(np.prod(shape, dtype=np.int64)) * one.numpy.itemsize
+        bytes_needed = int(np.prod(shape, dtype=np.int64)) * tensor.numpy.itemsize
         if not bytes_needed:
-            return np.zeros(shape, one.numpy)
+            return np.zeros(shape, tensor.numpy)
         data = acl.util.ptr_to_bytes(dataset.address(index), bytes_needed)
-        return np.frombuffer(data, one.numpy).reshape(shape)
+        return np.frombuffer(data, tensor.numpy).reshape(shape)
 
     def close(self) -> None:
         """Unload the model."""
@@ -214,8 +214,8 @@ class _Dataset:
 
     def address(self, index: int) -> int:
         """Where a buffer is now."""
-        found: int = acl.get_data_buffer_addr(self._buffers[index])
-        return found
+        pointer: int = acl.get_data_buffer_addr(self._buffers[index])
+        return pointer
 
     def _release(self) -> None:
         for index, buffer in enumerate(self._buffers):

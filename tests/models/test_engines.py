@@ -67,7 +67,7 @@ MODELS: dict[str, tuple[Callable[[Path], Path], tuple[int, ...]]] = {  # where i
 def feeds_of(model: Path, shape: tuple[int, ...]) -> dict[str, Array]:
     """Random numbers: the first input has the given shape, the others have their own."""
     first, *others = session(model).get_inputs()
-    return {first.name: random(*shape)} | {one.name: random(*one.shape, seed=1) for one in others}
+    return {first.name: random(*shape)} | {value.name: random(*value.shape, seed=1) for value in others}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -189,10 +189,10 @@ def test_changing_shapes_are_not_measured(choosing: Path, workshop: Path, monkey
 
 
 def test_a_real_measurement(choosing: Path, workshop: Path) -> None:
-    found = loaded_engine(choosing)
-    assert found in ("onnxruntime", "openvino")
+    engine = loaded_engine(choosing)
+    assert engine in ("onnxruntime", "openvino")
     (note,) = (path for path in (workshop / "cache").rglob("*") if path.is_file())
-    assert note.read_text() == found
+    assert note.read_text() == engine
 
 
 def test_a_measurement_that_fails(choosing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

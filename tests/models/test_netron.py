@@ -42,17 +42,17 @@ def look(netron: Path, om: Path) -> Shown:
     command = ["node", str(DUMP), str(netron), str(om)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["format"] == "DaVinci OM"
-    assert len(found["graphs"]) == 1
-    return {node["name"]: node for node in found["graphs"][0]["nodes"]}
+    document = json.loads(done.stdout)
+    assert document["format"] == "DaVinci OM"
+    assert len(document["graphs"]) == 1
+    return {node["name"]: node for node in document["graphs"][0]["nodes"]}
 
 
 def one(shown: Shown, kind: str) -> dict[str, Any]:
     """The only node of a type."""
-    found = [node for node in shown.values() if node["type"] == kind]
-    assert len(found) == 1, f"{kind}: {[(node['name'], node['type']) for node in shown.values()]}"
-    return found[0]
+    nodes = [node for node in shown.values() if node["type"] == kind]
+    assert len(nodes) == 1, f"{kind}: {[(node['name'], node['type']) for node in shown.values()]}"
+    return nodes[0]
 
 
 def edges(node: dict[str, Any], side: str) -> list[tuple[str, list[int]]]:

@@ -55,14 +55,14 @@ def check_image_run(text: str, folder: Path, nodes: list[str], count: int) -> No
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_image_pipeline(engine: str, tmp_path: Path) -> None:
+def test_the_image_pipeline_runs_as_written(engine: str, tmp_path: Path) -> None:
     text = run("dataflow/image_pipeline.py", tmp_path, "--engine", engine, "--frames", "7")
     check_image_run(text, tmp_path, ["preprocess_fnode", "model1", "model2", "postprocess_fnode"], 7)
 
 
 @TORCH
 @pytest.mark.parametrize(("engine", "level"), [("embedded", "1"), ("inline", "2")])
-def test_image_pipeline_npu(engine: str, level: str, tmp_path: Path) -> None:
+def test_the_image_pipeline_with_an_npu_model_runs_as_written(engine: str, level: str, tmp_path: Path) -> None:
     words = ["--engine", engine, "--frames", "6", "--level", level]
     text = run("dataflow/image_pipeline_npu.py", tmp_path, *words)
     check_image_run(text, tmp_path, ["preprocess_fnode", "Scale_fnode", "Normalise_fnode", "postprocess_fnode"], 6)

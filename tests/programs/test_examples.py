@@ -75,20 +75,20 @@ def test_every_example_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_example(name: str, tmp_path: Path) -> None:
+def test_every_example_runs_and_prints_what_it_should(name: str, tmp_path: Path) -> None:
     words, part = PROGRAMS[name]
     assert part in run(name, tmp_path, *words)
 
 
 @MEDIA
 @pytest.mark.parametrize("name", sorted(MEDIA_PROGRAMS))
-def test_media_example(name: str, tmp_path: Path) -> None:
+def test_every_media_example_runs(name: str, tmp_path: Path) -> None:
     words, part = MEDIA_PROGRAMS[name]
     assert part in run(name, tmp_path, *words)
 
 
 @PILLOW
-def test_first_app(tmp_path: Path) -> None:
+def test_the_guides_first_application_classifies_its_picture(tmp_path: Path) -> None:
     run("models.py", tmp_path, "first_app", "--width", SMALL)
     text = run(str(EXAMPLES / "first_app.py"), tmp_path / "first_app")
     lines = text.splitlines()
@@ -98,7 +98,7 @@ def test_first_app(tmp_path: Path) -> None:
 @PILLOW
 @OCR_MODELS
 @pytest.mark.parametrize("name", ["ocr_demo.py", pytest.param("ocr_pipeline.py", marks=MEDIA)])
-def test_ocr(name: str, tmp_path: Path) -> None:
+def test_ocr_reads_what_was_drawn(name: str, tmp_path: Path) -> None:
     text = run(name, tmp_path)
     assert "Every line was read exactly as it was drawn." in text
     assert (tmp_path / "ocr_demo.png").stat().st_size > 1000

@@ -15,7 +15,7 @@ def test_programs_are_found() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_program(program: Path, tmp_path: Path) -> None:
+def test_every_program_of_the_chapter_runs(program: Path, tmp_path: Path) -> None:
     run(program, tmp_path)
 
 

@@ -73,7 +73,7 @@ def train(folder: Path, pictures: Path, words: str) -> subprocess.CompletedProce
     return run(*program, folder=folder, MASTER_PORT=port, OMP_NUM_THREADS="1")
 
 
-def test_several_devices_small(pictures: Path, tmp_path: Path) -> None:
+def test_two_processes_on_two_devices_train_like_gloo_on_the_cpu(pictures: Path, tmp_path: Path) -> None:
     """Two processes on two devices with hccl and --amp, as printed but for sizes; beside it the same on the CPU with gloo.
     `test_torch_training.py` has the larger runs, which are slow."""
     with ThreadPoolExecutor(2) as pool:
@@ -87,7 +87,7 @@ def test_several_devices_small(pictures: Path, tmp_path: Path) -> None:
     assert (tmp_path / "npu" / "checkpoint.pth.tar").exists()
 
 
-def test_shufflenet_as_architecture(pictures: Path, tmp_path: Path) -> None:
+def test_shufflenet_as_architecture_trains_like_the_cpu(pictures: Path, tmp_path: Path) -> None:
     words = "imagenet --arch shufflenet_v2_x1_0 --epochs 1 --batch-size 16 --workers 0 --lr 0.0125 --seed 49 --width 8 --image-size 32 --print-freq 1"
     with ThreadPoolExecutor(2) as pool:
         npu = pool.submit(train, tmp_path / "npu", pictures, words)
@@ -99,7 +99,9 @@ def test_shufflenet_as_architecture(pictures: Path, tmp_path: Path) -> None:
 # Profiling in PyTorch
 
 
-def test_chrome_trace(training: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profiler_prints_a_table_and_exports_a_chrome_trace(
+    training: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, input_tensor, target, loss_func, optimizer = training
     with torch.autograd.profiler.profile(use_npu=True) as prof:
         out = model(input_tensor)
@@ -120,7 +122,7 @@ def test_chrome_trace(training: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert 0 < rows["aten::addmm"].npu_time_total == rows["aten::addmm"].device_time_total < 1e7
 
 
-def test_shapes(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profiler_records_shapes_of_inputs(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model, input_tensor, *_ = training
     with torch.autograd.profiler.profile(use_npu=True, record_shapes=True) as prof:
         model(input_tensor)
@@ -131,7 +133,7 @@ def test_shapes(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "[[5], [2, 144], [144, 5], [], []]" in row
 
 
-def test_memory(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profiler_counts_memory_of_the_device(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model, input_tensor, *_ = training
     with torch.autograd.profiler.profile(use_npu=True, profile_memory=True) as prof:
         kept = model(input_tensor)
@@ -147,7 +149,7 @@ def test_memory(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row.npu_memory_usage == 0 for row in outside.key_averages())
 
 
-def test_simple(training: Any, tmp_path: Path) -> None:
+def test_the_simple_profiler_keeps_operators_that_call_no_others(training: Any, tmp_path: Path) -> None:
     model, input_tensor, *_ = training
     with torch.autograd.profiler.profile(use_npu=True, use_npu_simple=True) as prof:
         model(input_tensor)
@@ -165,7 +167,7 @@ def test_simple(training: Any, tmp_path: Path) -> None:
         torch.autograd.profiler.profile(use_npu_simple=True)
 
 
-def test_dump_op(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operators_of_a_run_on_the_cpu_are_listed_by_time(capsys: pytest.CaptureFixture[str]) -> None:
     """On the CPU, before a migration."""
     model, input_tensor = Net(), torch.randn(2, 3, 8, 8)
     with torch.autograd.profiler.profile() as prof:
@@ -203,7 +205,7 @@ def layers(events: list[dict[str, Any]]) -> dict[str, set[str]]:
     }
 
 
-def test_npu_profile(training: Any, tmp_path: Path) -> None:
+def test_npu_profile_writes_timeline_and_summary(training: Any, tmp_path: Path) -> None:
     model, input_tensor, target, loss_func, optimizer = training
     profiler_result_path = str(tmp_path)
     with torch.npu.profile(profiler_result_path):
@@ -224,7 +226,9 @@ def test_npu_profile(training: Any, tmp_path: Path) -> None:
     assert '"""5;2,144;144,5""",FLOAT;FLOAT;FLOAT' in linear
 
 
-def test_e2e(training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_e2e_profiler_has_the_four_layers_of_the_guide(
+    training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     model, input_tensor, *_ = training
 
@@ -240,7 +244,9 @@ def test_e2e(training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "aten::nonzero" in found["AI CPU"]
 
 
-def test_e2e_config(training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_of_the_e2e_profiler_chooses_layers(
+    training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     model, input_tensor, *_ = training
     with torch.npu.profile(profiler_result_path="./results", use_e2e_profiler=True, config=torch.npu.profileConfig(ACL_PROF_ACL_API=True,
@@ -271,7 +277,7 @@ print(f"loss is a number: {loss.item() == loss.item()}")
 """
 
 
-def test_op_info(tmp_path: Path) -> None:
+def test_operators_are_collected_from_the_log(tmp_path: Path) -> None:
     """The log at level info, and the guide's script that collects operators from it."""
     done = run("-c", ONE_STEP, folder=tmp_path, ASCEND_GLOBAL_LOG_LEVEL="1")
     assert (done.returncode, done.stdout) == (0, "loss is a number: True\n"), done.stderr
@@ -285,14 +291,14 @@ def test_op_info(tmp_path: Path) -> None:
     assert "OutputDesc: (DT_FLOAT [2,5] format" in linear
 
 
-def test_log_on_the_screen(tmp_path: Path) -> None:
+def test_the_log_goes_to_the_screen_when_asked(tmp_path: Path) -> None:
     done = run("-c", ONE_STEP, folder=tmp_path, ASCEND_GLOBAL_LOG_LEVEL="1", ASCEND_SLOG_PRINT_TO_STDOUT="1")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\[INFO\] ASCENDCL\(\d+,.*aclopCompile::aclOp OpType: Addmm, ", done.stdout, re.MULTILINE)
     assert not (tmp_path / "ascend").exists()
 
 
-def test_common_environment(tmp_path: Path) -> None:
+def test_the_common_variables_of_the_environment_change_no_result(tmp_path: Path) -> None:
     """Every variable of the chapter, and that of the FAQ, with its value: the program runs and says no more than it should."""
     done = run(
         "-c",

@@ -61,7 +61,9 @@ def outputs(h5: Any, path: Path) -> dict[str, list[Any]]:
     return found
 
 
-def test_dump_and_compare(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_of_the_cpu_is_loaded_and_compared_on_npu(
+    h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CPU for the guide's GPU. The second run has other weights: what it is given comes from the file of the first."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -92,7 +94,7 @@ def test_dump_and_compare(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             torch.testing.assert_close(torch.tensor(mine), torch.tensor(wanted), rtol=1e-4, atol=1e-5)
 
 
-def test_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_dumper_reports_an_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_overflow, dump_path = True, str(tmp_path)
     with torch.utils.dumper(check_overflow=check_overflow, dump_path=dump_path, load_file_path="") as dump:
         x = torch.tensor([60000.0], dtype=torch.half, device="npu") * 2
@@ -101,7 +103,7 @@ def test_overflow(h5: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert outputs(h5, path)["mul"][0].tolist() == [float("inf")]
 
 
-def test_ir_to_tbe(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_inputs_give_an_operator_file_of_cann(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with torch.utils.dumper(use_dump=True, dump_path="./output.h5"):
         wanted = torch.tensor([1.0, -2.0, 3.0]).relu()
@@ -119,7 +121,7 @@ def test_ir_to_tbe(h5: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 # Looking into a network
 
 
-def test_hooks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hooks_print_inputs_and_outputs_of_every_module(capsys: pytest.CaptureFixture[str]) -> None:
     def hook_func(name, module):
         def hook_function(module, inputs, outputs):
             print(name + " inputs", inputs)
@@ -146,7 +148,7 @@ def test_hooks(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("[forward]: 0 inputs (tensor([[1., 1.]], device='npu:0', ") for line in lines)
 
 
-def test_gradients_and_batch_norm(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gradients_and_buffers_of_batch_norm_are_printed(training: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model, input_tensor, *_ = training
     model(input_tensor).sum().backward()
     for name, module in model.named_modules():
@@ -163,7 +165,7 @@ def test_gradients_and_batch_norm(training: Any, capsys: pytest.CaptureFixture[s
 # Saving and exporting
 
 
-def test_state_dict(training: Any, tmp_path: Path) -> None:
+def test_a_saved_state_dict_is_loaded_on_the_cpu(training: Any, tmp_path: Path) -> None:
     net, input_tensor, *_ = training
     PATH = str(tmp_path / "state_dict_model.pt")
     torch.save(net.state_dict(), PATH)
@@ -173,7 +175,7 @@ def test_state_dict(training: Any, tmp_path: Path) -> None:
     torch.testing.assert_close(model(input_tensor.cpu()), net.eval()(input_tensor).cpu(), rtol=1e-4, atol=1e-5)
 
 
-def test_checkpoint(training: Any, tmp_path: Path) -> None:
+def test_training_goes_on_from_a_checkpoint(training: Any, tmp_path: Path) -> None:
     model, input_tensor, target, loss_func, _ = training
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
@@ -213,7 +215,7 @@ def test_checkpoint(training: Any, tmp_path: Path) -> None:
         ("export_pth_tar.py", "mobilenet:mobilenet_v2", "mobilenet_cpu.pth.tar", "mobilenetV2_npu.onnx", "module."),
     ],
 )
-def test_export(
+def test_a_trained_network_is_exported_to_onnx_with_its_numbers(
     program: str, network: str, saved: str, exported: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network trained on npu, saved, exported by the guide's program, run by onnxruntime: the numbers of npu."""
@@ -244,7 +246,9 @@ def listings() -> Any:
     return made
 
 
-def test_same_meaning(listings: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_channel_shuffle_by_index_select_has_the_same_meaning(
+    listings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     x = torch.randn(2, 232, 14, 14)
     for group in [2, 4, 8]:
         out1 = listings.channel_shuffle(x, group)
@@ -257,7 +261,9 @@ def test_same_meaning(listings: Any, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.filterwarnings("ignore:torch.Tensor.npu_format_cast is deprecated:FutureWarning")
 @pytest.mark.parametrize("split_shuffle", [False, True], ids=["whole", "halves"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_made_for_the_chip(listings: Any, stride: int, split_shuffle: bool) -> None:
+def test_the_block_made_for_the_chip_computes_what_the_original_does(
+    listings: Any, stride: int, split_shuffle: bool
+) -> None:
     """The rewritten block on npu against the original on the CPU: results and gradients."""
     torch.manual_seed(0)
     inp, oup = 8, 8
@@ -283,13 +289,13 @@ def test_made_for_the_chip(listings: Any, stride: int, split_shuffle: bool) -> N
 
 
 @pytest.mark.parametrize("name", ["single_operator_max.py", "single_operator_conv2d.py"])
-def test_single_operators(name: str, tmp_path: Path) -> None:
+def test_the_tests_of_single_operators_pass(name: str, tmp_path: Path) -> None:
     done = run(str(PROGRAMS / name), folder=tmp_path)
     assert done.returncode == 0 and re.search(r"Ran 1 test in .*\n\nOK", done.stderr), done.stderr
     assert ("device='npu:0'" in done.stdout) == ("conv2d" in name), "the hook prints a gradient"
 
 
-def test_pillow_version() -> None:
+def test_the_guides_workaround_for_pillow_version_works() -> None:
     pytest.importorskip("PIL")
     try:
         from PIL import PILLOW_VERSION, Image, ImageEnhance, ImageOps
@@ -301,7 +307,7 @@ def test_pillow_version() -> None:
     assert ImageOps.invert(Image.new("L", (1, 1), 5)).getpixel((0, 0)) == 250 and ImageEnhance.Color
 
 
-def test_migration_of_one_card(tmp_path: Path) -> None:
+def test_the_tool_migrates_the_lines_of_one_card(tmp_path: Path) -> None:
     """The guide's lines before the migration become those after it, by the tool."""
     pytest.importorskip("libcst")
     before = """import torch

@@ -34,7 +34,7 @@ def test_programs_are_found() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_program(program: Path, tmp_path: Path) -> None:
+def test_every_program_of_the_guide_runs(program: Path, tmp_path: Path) -> None:
     run(program, tmp_path)
 
 
@@ -49,7 +49,7 @@ def test_program(program: Path, tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_visible_devices(visible: str | None, devices: list[int], tmp_path: Path) -> None:
+def test_visible_devices_are_those_of_the_environment(visible: str | None, devices: list[int], tmp_path: Path) -> None:
     settings = {"SOFTNPU_DEVICES": "8"}
     if visible is not None:
         settings["ASCEND_RT_VISIBLE_DEVICES"] = visible

@@ -74,24 +74,24 @@ def convert(argv: list[str], out: Path, rng: Random, watch: Watch) -> str:
         (out / "weight").mkdir(exist_ok=True)
         (out / "weight" / "case_weight_combined").write_bytes(OLD)
     folders = (out, Path.cwd())
-    before = [content(one) for one in folders]
+    before = [content(folder) for folder in folders]
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, about numbers that are no numbers
         status = atc.main(argv)
     watch.check()
-    after = [content(one) for one in folders]
+    after = [content(folder) for folder in folders]
     if status == 0:
-        left = [name for one in after for name in one if name.startswith(".") or ".part" in name or "/." in name]
+        left = [name for folder in after for name in folder if name.startswith(".") or ".part" in name or "/." in name]
         if left:
             raise Defect(f"temporary files are left: {left}")
         return "0"
     text = said.getvalue()
-    found = BLOCK.findall(text)
-    if status != 255 or not found:
+    blocks = BLOCK.findall(text)
+    if status != 255 or not blocks:
         raise Defect(f"exit status {status} without an error block: {text[-2000:]}")
-    code, message = found[0]
+    code, message = blocks[0]
     if code not in ERRORS:
         raise Defect(f"the code {code} is not documented: {message}")
     if not message.strip() or "Traceback (most" in text:
@@ -152,9 +152,9 @@ def read_desc(desc: int) -> tuple[int, int]:
     return inputs, outputs
 
 
-def dataset(desc: int, word: str, count: int, made: list[int]) -> int:
+def dataset(desc: int, word: str, count: int, allocated: list[int]) -> int:
     """A dataset with buffers of the sizes that the description says."""
-    found = acl.mdl.create_dataset()
+    handle = acl.mdl.create_dataset()
     for index in range(count):
         size = getattr(acl.mdl, f"get_{word}_size_by_index")(desc, index)
         size = min(size or 4096, MOST_BYTES)
@@ -162,15 +162,15 @@ def dataset(desc: int, word: str, count: int, made: list[int]) -> int:
         if code:
             raise RuntimeError(f"no memory for a buffer of {size} bytes: {code}")
         acl.rt.memset(address, size, 0, size)
-        made.append(address)
-        acl.mdl.add_dataset_buffer(found, acl.create_data_buffer(address, size))
+        allocated.append(address)
+        acl.mdl.add_dataset_buffer(handle, acl.create_data_buffer(address, size))
         if word == "input":
             dims, code = acl.mdl.get_input_dims(desc, index)
             if not code and any(dim < 0 for dim in dims["dims"]):
                 shape = [dim if dim >= 0 else 8 for dim in dims["dims"]]
                 tensor = acl.create_tensor_desc(acl.mdl.get_input_data_type(desc, index), shape, 2)
-                acl.mdl.set_dataset_tensor_desc(found, tensor, index)
-    return int(found)
+                acl.mdl.set_dataset_tensor_desc(handle, tensor, index)
+    return int(handle)
 
 
 def use(number: int, watch: Watch) -> str:
@@ -181,24 +181,27 @@ def use(number: int, watch: Watch) -> str:
     for index in range(min(inputs, 20) + 1):
         code_of(acl.mdl.get_aipp_type(number, index), "get_aipp_type")
         code_of(acl.mdl.get_first_aipp_info(number, index), "get_first_aipp_info")
-    made: list[int] = []
-    given, taken = dataset(desc, "input", min(inputs, 50), made), dataset(desc, "output", min(outputs, 50), made)
+    allocated: list[int] = []
+    inputs_set, outputs_set = (
+        dataset(desc, "input", min(inputs, 50), allocated),
+        dataset(desc, "output", min(outputs, 50), allocated),
+    )
     shape = next(
         (i for i in range(inputs) if acl.mdl.get_input_name_by_index(desc, i) == "ascend_mbatch_shape_data"), 0
     )
-    code_of(acl.mdl.set_dynamic_batch_size(number, given, shape, 2), "set_dynamic_batch_size")
-    code_of(acl.mdl.set_dynamic_hw_size(number, given, shape, 8, 8), "set_dynamic_hw_size")
+    code_of(acl.mdl.set_dynamic_batch_size(number, inputs_set, shape, 2), "set_dynamic_batch_size")
+    code_of(acl.mdl.set_dynamic_hw_size(number, inputs_set, shape, 8, 8), "set_dynamic_hw_size")
     dims, _ = acl.mdl.get_input_dynamic_dims(desc, -1, 100)
     if dims:
-        code_of(acl.mdl.set_input_dynamic_dims(number, given, shape, dims[0]), "set_input_dynamic_dims")
+        code_of(acl.mdl.set_input_dynamic_dims(number, inputs_set, shape, dims[0]), "set_input_dynamic_dims")
     watch.check()
-    code = code_of(acl.mdl.execute(number, given, taken), "execute")
+    code = code_of(acl.mdl.execute(number, inputs_set, outputs_set), "execute")
     read_desc(desc)
-    for one in (given, taken):
-        for index in range(acl.mdl.get_dataset_num_buffers(one)):
-            acl.destroy_data_buffer(acl.mdl.get_dataset_buffer(one, index))
-        acl.mdl.destroy_dataset(one)
-    for address in made:
+    for handle in (inputs_set, outputs_set):
+        for index in range(acl.mdl.get_dataset_num_buffers(handle)):
+            acl.destroy_data_buffer(acl.mdl.get_dataset_buffer(handle, index))
+        acl.mdl.destroy_dataset(handle)
+    for address in allocated:
         acl.rt.free(address)
     acl.mdl.destroy_desc(desc)
     return f"run {code}"
@@ -222,14 +225,14 @@ def load(path: Path, rng: Random, watch: Watch) -> str:
     number, code = acl.mdl.load_from_mem(address, size) if in_memory else acl.mdl.load_from_file(str(path))
     code_of(code, "load")
     watch.check()
-    found = f"load {code}"
+    outcome = f"load {code}"
     if not code:
-        found = use(number, watch)
+        outcome = use(number, watch)
         watch.check()
         code_of(acl.mdl.unload(number), "unload")
     acl.mdl.destroy_desc(desc)
     watch.check()
-    return found
+    return outcome
 
 
 # ---- acl.init --------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def work(options: argparse.Namespace) -> None:
     for number in range(options.first, options.first + options.count, options.step):
         kind = kind_of(number, options.kind)
         rng = Random(f"{options.seed}:{kind}:{number}")
-        seed = rng.choice([one for one in seeds if one.kind == kind])
+        seed = rng.choice([candidate for candidate in seeds if candidate.kind == kind])
         said.write(f"begin {number} {kind}/{seed.name}\n")
         try:
             answer = one_file(options, seed, rng, watch)
@@ -216,16 +216,16 @@ def run(seed: int, count: int, kind: str = "", keep: Path | None = None, workers
         last = first + count
         running = [Worker(options, first + index, last, workers) for index in range(min(workers, count))]
         while running:
-            running = [one for old in running if (one := _look(old, report)) is not None]
+            running = [worker for old in running if (worker := _look(old, report)) is not None]
             _wait(running)
     return report
 
 
 def _wait(workers: list[Worker]) -> None:
     with selectors.DefaultSelector() as selector:
-        for one in workers:
-            assert one.process.stdout is not None
-            selector.register(one.process.stdout, selectors.EVENT_READ)
+        for worker in workers:
+            assert worker.process.stdout is not None
+            selector.register(worker.process.stdout, selectors.EVENT_READ)
         if workers:
             selector.select(0.05)
 

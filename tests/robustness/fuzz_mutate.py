@@ -30,10 +30,10 @@ VALUES: tuple[Any, ...] = (
 
 def spoil_bytes(data: bytes, rng: Random) -> bytes:
     """Flip, insert, delete, cut, repeat, swap, or write a huge number."""
-    found = bytearray(data)
+    spoilt = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
-        found = _spoil_once(found, rng)
-    return bytes(found)
+        spoilt = _spoil_once(spoilt, rng)
+    return bytes(spoilt)
 
 
 def _spoil_once(data: bytearray, rng: Random) -> bytearray:
@@ -74,7 +74,7 @@ Tree = list[list[Any]]  # [number, wire type, value]; a value is an int, bytes o
 
 def parse(data: bytes, depth: int = 0) -> Tree | None:
     """The fields of a message without its table; None when it is none."""
-    at, found = 0, []
+    at, fields = 0, []
     while at < len(data):
         tag, at = _varint(data, at)
         if at < 0 or not tag >> 3:
@@ -84,12 +84,12 @@ def parse(data: bytes, depth: int = 0) -> Tree | None:
             value, at = _varint(data, at)
             if at < 0:
                 return None
-            found.append([tag >> 3, 0, value])
+            fields.append([tag >> 3, 0, value])
         elif wire in (1, 5):
             width = 8 if wire == 1 else 4
             if at + width > len(data):
                 return None
-            found.append([tag >> 3, wire, data[at : at + width]])
+            fields.append([tag >> 3, wire, data[at : at + width]])
             at += width
         elif wire == 2:
             size, at = _varint(data, at)
@@ -97,11 +97,11 @@ def parse(data: bytes, depth: int = 0) -> Tree | None:
                 return None
             inner = data[at : at + size]
             tree = parse(inner, depth + 1) if size > 1 and depth < 20 and not inner.isalnum() else None
-            found.append([tag >> 3, 2, tree or inner])
+            fields.append([tag >> 3, 2, tree or inner])
             at += size
         else:
             return None
-    return found
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -153,11 +153,11 @@ def spoil_message(data: bytes, rng: Random) -> bytes:
 
 def _words(tree: Tree) -> list[bytes]:
     """Short values of a message: put elsewhere, a name makes two nodes one, or a circle."""
-    found = [value for _, wire, value in tree if wire == 2 and isinstance(value, bytes) and len(value) < 32]
+    short = [value for _, wire, value in tree if wire == 2 and isinstance(value, bytes) and len(value) < 32]
     for _, _, value in tree:
         if isinstance(value, list):
-            found += _words(value)
-    return found
+            short += _words(value)
+    return short
 
 
 def _spoil_field(tree: Tree, words: list[bytes], rng: Random) -> None:
@@ -267,25 +267,25 @@ def spoil_om(data: bytes, rng: Random) -> bytes:
     if rng.random() < 0.5:
         return spoil_bytes(data, rng)
     header, parts = container.read(data)
-    found = {kind: bytes(part) for kind, part in parts.items()}
+    spoilt = {kind: bytes(part) for kind, part in parts.items()}
     way = rng.randrange(4)
     if way == 0:
-        found[container.MODEL_DEF] = spoil_message(found[container.MODEL_DEF], rng)
+        spoilt[container.MODEL_DEF] = spoil_message(spoilt[container.MODEL_DEF], rng)
     elif way == 1:
-        found[container.MODEL_INOUT_INFO] = spoil_bytes(found[container.MODEL_INOUT_INFO], rng)
+        spoilt[container.MODEL_INOUT_INFO] = spoil_bytes(spoilt[container.MODEL_INOUT_INFO], rng)
     else:
-        model = decode(MODEL, found[container.MODEL_DEF])
+        model = decode(MODEL, spoilt[container.MODEL_DEF])
         text = bytes(model["attr"]["softnpu"]["s"]).decode()
         model["attr"]["softnpu"] = {"s": spoil_json(text, rng)}
-        found[container.MODEL_DEF] = encode(MODEL, model)
-    return sealed(header, found)
+        spoilt[container.MODEL_DEF] = encode(MODEL, model)
+    return sealed(header, spoilt)
 
 
 def spoil_program(data: bytes, rng: Random) -> bytes:
     """Spoil the program of an `.om` and put the digests right: what only a forger does; it reaches the engine."""
     header, parts = container.read(data)
-    found = {kind: bytes(part) for kind, part in parts.items()}
-    kernels = found[container.TBE_KERNELS]
+    spoilt = {kind: bytes(part) for kind, part in parts.items()}
+    kernels = spoilt[container.TBE_KERNELS]
     name_length, size = struct.unpack_from("<II", kernels, 4)
     head = 12 + name_length
     body = kernels[head : head + size]
@@ -297,10 +297,10 @@ def spoil_program(data: bytes, rng: Random) -> bytes:
         pieces[2] = spoil_json(pieces[2].decode(), rng)
     else:
         pieces[which] = spoil_message(pieces[which], rng)
-    made = struct.pack("<QQQ", *map(len, pieces)) + b"".join(pieces)
-    item = kernels[:8] + struct.pack("<I", len(made)) + kernels[12:head] + made
-    found[container.TBE_KERNELS] = item + kernels[head + size :]
-    return sealed(header, found)
+    program = struct.pack("<QQQ", *map(len, pieces)) + b"".join(pieces)
+    item = kernels[:8] + struct.pack("<I", len(program)) + kernels[12:head] + program
+    spoilt[container.TBE_KERNELS] = item + kernels[head + size :]
+    return sealed(header, spoilt)
 
 
 def sealed(header: container.Header, parts: dict[int, bytes]) -> bytes:

@@ -59,9 +59,9 @@ def model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict
     """The bytes of an ONNX model."""
     tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
+    model_proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.checker.check_model(model_proto)
+    return bytes(model_proto.SerializeToString())
 
 
 # ---- ONNX ------------------------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ def all_types() -> bytes:
     nodes, tensors = [], []
     for number, word in enumerate(TYPES):
         array = np.arange(4).astype(word)
-        made = numpy_helper.from_array(array, f"raw{number}")
-        typed = helper.make_tensor(f"typed{number}", made.data_type, [4], array.tolist())
-        tensors += [made, typed]
-        for one in (made, typed):
-            nodes.append(helper.make_node("Cast", [one.name], [f"{one.name}_f"], to=TensorProto.FLOAT))
-    nodes.append(helper.make_node("Sum", ["x", *(f"{one.name}_f" for one in tensors)], ["y"], "sum"))
+        raw = numpy_helper.from_array(array, f"raw{number}")
+        typed = helper.make_tensor(f"typed{number}", raw.data_type, [4], array.tolist())
+        tensors += [raw, typed]
+        for tensor in (raw, typed):
+            nodes.append(helper.make_node("Cast", [tensor.name], [f"{tensor.name}_f"], to=TensorProto.FLOAT))
+    nodes.append(helper.make_node("Sum", ["x", *(f"{tensor.name}_f" for tensor in tensors)], ["y"], "sum"))
     outputs = [info("y", [4])]
     graph = helper.make_graph(nodes, "types", [info("x", [4])], outputs, tensors)
     graph.sparse_initializer.append(
@@ -164,9 +164,9 @@ def recurrent() -> bytes:
 
 def external(folder: Path) -> bytes:
     """Weights in a file beside the model."""
-    made = onnx.load_from_string(picture_net())
+    net = onnx.load_from_string(picture_net())
     (folder / "x.onnx").unlink(missing_ok=True)
-    onnx.save(made, folder / "x.onnx", save_as_external_data=True, location="x.bin", size_threshold=0)
+    onnx.save(net, folder / "x.onnx", save_as_external_data=True, location="x.bin", size_threshold=0)
     return (folder / "x.onnx").read_bytes()
 
 
@@ -249,7 +249,7 @@ def tensorflow() -> bytes:
     number = {"type": 1}
 
     def const(name: str, array: Any) -> dict[str, Any]:
-        shape = {"dim": [{"size": one} for one in array.shape]}
+        shape = {"dim": [{"size": size} for size in array.shape]}
         kind = 1 if array.dtype == np.float32 else 3
         value = {"dtype": kind, "tensor_shape": shape, "tensor_content": array.tobytes()}
         return {"name": name, "op": "Const", "attr": {"dtype": {"type": kind}, "value": {"tensor": value}}}
@@ -258,7 +258,7 @@ def tensorflow() -> bytes:
         return {"name": name, "op": kind, "input": list(inputs), "attr": {"T": number, **attrs}}
 
     ones, same = {"list": {"i": [1, 1, 1, 1]}}, {"s": b"SAME"}
-    shape = {"shape": {"dim": [{"size": one} for one in (1, 4, 4, 3)]}}
+    shape = {"shape": {"dim": [{"size": size} for size in (1, 4, 4, 3)]}}
     nodes = [
         {"name": "x", "op": "Placeholder", "attr": {"dtype": number, "shape": shape}},
         const("w", tensor(3, 3, 3, 2)),
@@ -301,7 +301,7 @@ def lay_out(folder: Path) -> list[Seed]:
     _texts(add)
     _options(add)
     _oms(add, folder)
-    (folder / "seeds.json").write_text(json.dumps([asdict(one) for one in seeds]), encoding="utf-8")
+    (folder / "seeds.json").write_text(json.dumps([asdict(seed) for seed in seeds]), encoding="utf-8")
     return seeds
 
 
@@ -341,8 +341,8 @@ def _models(add: Any, folder: Path) -> None:
 
 def _texts(add: Any) -> None:
     single = ["--singleop={in}/ops.json", "--output={out}", SOC]
-    for index, one in enumerate(SINGLE):
-        add("singleop", f"one{index}", "ops.json", single, ops__json=json.dumps([one]))
+    for index, description in enumerate(SINGLE):
+        add("singleop", f"one{index}", "ops.json", single, ops__json=json.dumps([description]))
     add("singleop", "all", "ops.json", single, ops__json=json.dumps(SINGLE, indent=1))
     net = picture_net()
     for name, text in (("static", AIPP), ("dynamic", DYNAMIC_AIPP)):
@@ -423,4 +423,4 @@ def _run(argv: list[str]) -> None:
 
 def read_list(folder: Path) -> list[Seed]:
     """The seeds that `lay_out` wrote."""
-    return [Seed(**one) for one in json.loads((folder / "seeds.json").read_text(encoding="utf-8"))]
+    return [Seed(**row) for row in json.loads((folder / "seeds.json").read_text(encoding="utf-8"))]

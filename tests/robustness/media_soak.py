@@ -27,27 +27,27 @@ H264, SEND_FRAME, H264_VBR = 96, 1, 2
 
 def images(kind: str) -> None:
     """JPEG or PNG files, good ones."""
-    one = Pictures(kind)
+    pictures = Pictures(kind)
     for _ in range(20):
-        assert one.decode(one.good) == one.expected
-    ok(acl.media.dvpp_destroy_channel(one.channel))
-    ok(acl.media.dvpp_destroy_channel_desc(one.channel))
-    ok(acl.rt.destroy_stream(one.stream))
-    for address in (one.input, one.output):
+        assert pictures.decode(pictures.good) == pictures.expected
+    ok(acl.media.dvpp_destroy_channel(pictures.channel))
+    ok(acl.media.dvpp_destroy_channel_desc(pictures.channel))
+    ok(acl.rt.destroy_stream(pictures.stream))
+    for address in (pictures.input, pictures.output):
         ok(acl.media.dvpp_free(address))
 
 
 def v1_video() -> None:
     """A stream decoded a few times."""
-    one = Video("h264")
+    video = Video("h264")
     for _ in range(5):
-        assert one.decode(one.good) == one.expected
-    ok(acl.media.vdec_destroy_channel(one.desc))
-    ok(acl.media.vdec_destroy_channel_desc(one.desc))
-    ok(acl.media.vdec_destroy_frame_config(one.config))
-    one.running = False
-    ok(acl.util.stop_thread(one.thread))
-    for address in (one.input, *one.outputs):
+        assert video.decode(video.good) == video.expected
+    ok(acl.media.vdec_destroy_channel(video.desc))
+    ok(acl.media.vdec_destroy_channel_desc(video.desc))
+    ok(acl.media.vdec_destroy_frame_config(video.config))
+    video.running = False
+    ok(acl.util.stop_thread(video.thread))
+    for address in (video.input, *video.outputs):
         ok(acl.media.dvpp_free(address))
 
 
@@ -105,7 +105,7 @@ def encode(channel: int) -> list[bytes]:
         frame = {"width": WIDTH, "height": HEIGHT, "pixel_format": NV12, "width_stride": [WIDTH, 0, 0], "virt_addr": [address, 0, 0], "pts": number}  # fmt: skip
         ok(acl.himpi.venc_send_frame(channel, {"v_frame": frame}, 1000))
         stream = ok(acl.himpi.venc_get_stream(channel, {"pack_cnt": 8}, 5000))
-        packets.append(b"".join(acl.util.ptr_to_bytes(one["addr"] + one["offset"], one["len"] - one["offset"]) for one in stream["pack"]))  # fmt: skip
+        packets.append(b"".join(acl.util.ptr_to_bytes(pack["addr"] + pack["offset"], pack["len"] - pack["offset"]) for pack in stream["pack"]))  # fmt: skip
         ok(acl.himpi.venc_release_stream(channel, stream))
     ok(acl.himpi.venc_stop_chn(channel))
     ok(acl.himpi.venc_destroy_chn(channel))

@@ -66,7 +66,7 @@ class Worker:
 
     def drop(self, most: int) -> None:
         """Let go of tensors until at most so many bytes are held; each must still hold what was written."""
-        while sum(one.numel() for one, _ in self.held) > most:
+        while sum(tensor.numel() for tensor, _ in self.held) > most:
             tensor, value = self.held.pop(self.draw.randrange(len(self.held)))
             assert bool((tensor == value).all()), f"a tensor of {tensor.numel()} bytes no longer holds {value}"
 
@@ -92,7 +92,7 @@ class Worker:
     def do_cat_and_index(self) -> None:
         parts = [torch.full((self.draw.randrange(1, 300),), float(i), device="npu") for i in range(4)]
         joined = torch.cat(parts)
-        wanted = torch.cat([one.cpu() for one in parts])
+        wanted = torch.cat([part.cpu() for part in parts])
         places = torch.randint(0, len(wanted), (50,))
         assert torch.equal(joined[places.npu()].cpu(), wanted[places])
 
@@ -181,7 +181,7 @@ class Worker:
         with npu.use_mem_pool(pool):
             x = torch.ones(1000, device="npu")
         assert x.sum().item() == 1000
-        assert [one["segment_pool_id"] for one in pool.snapshot()] == [pool.id]
+        assert [segment["segment_pool_id"] for segment in pool.snapshot()] == [pool.id]
 
 
 def remains() -> list[str]:

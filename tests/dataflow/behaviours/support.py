@@ -93,24 +93,24 @@ def node(udf: type, inputs: int, outputs: int, **params: Any) -> df.FlowNode:
     point = df.FuncProcessPoint(py_func=udf)
     for name, value in params.items():
         point.set_init_param(name, value)
-    made = df.FlowNode(inputs, outputs)
-    made.add_process_point(point)
-    return made
+    flow_node = df.FlowNode(inputs, outputs)
+    flow_node.add_process_point(point)
+    return flow_node
 
 
-def one(decorated: Any, *args: Any) -> tuple[df.FlowData, df.FlowGraph]:
+def graph_of(decorated: Any, *args: Any) -> tuple[df.FlowData, df.FlowGraph]:
     """A graph of one decorated function with one input."""
     data = df.FlowData()
-    found = decorated.fnode(*args)(data)
-    return data, df.FlowGraph(list(found) if isinstance(found, tuple) else [found])
+    outputs = decorated.fnode(*args)(data)
+    return data, df.FlowGraph(list(outputs) if isinstance(outputs, tuple) else [outputs])
 
 
 def batched(batch: df.CountBatch | df.TimeBatch, udf: type = Relay) -> tuple[df.FlowData, df.FlowGraph]:
     """A graph of one node with a batch on its input."""
     data = df.FlowData()
-    made = node(udf, 1, 1)
-    made.map_input(0, made.point, 0, [batch])
-    return data, df.FlowGraph([made(data)])
+    flow_node = node(udf, 1, 1)
+    flow_node.map_input(0, flow_node.point, 0, [batch])
+    return data, df.FlowGraph([flow_node(data)])
 
 
 def value(fetched: tuple[list[df.Tensor], df.FlowInfo, int]) -> Any:

@@ -1,4 +1,4 @@
-"""Alignment and exceptions of transactions, behaviours 50 to 55, on every engine."""
+"""Alignment and exceptions of transactions, on every engine."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def feed(graph: df.FlowGraph, data: df.FlowData, *values: int) -> None:
 def test_groups_match_by_transaction(engine, join) -> None:
     data, graph = two_paths(node(Swap, 1, 1), join, 16, 5000, False)
     feed(graph, data, 10, 20, 30, 40)
-    found = {}
+    pairs = {}
     for _ in range(4):
         tensors, info, code = graph.fetch_data(timeout=5000)
         assert code == 0
-        found[info.transaction_id] = np.concatenate([tensor.numpy() for tensor in tensors])[:2].tolist()
-    assert found == {number: [10 * number, 10 * number] for number in (1, 2, 3, 4)}
+        pairs[info.transaction_id] = np.concatenate([tensor.numpy() for tensor in tensors])[:2].tolist()
+    assert pairs == {number: [10 * number, 10 * number] for number in (1, 2, 3, 4)}
 
 
 def test_without_alignment_they_meet_as_they_come(engine) -> None:
@@ -81,14 +81,14 @@ def test_without_alignment_they_meet_as_they_come(engine) -> None:
     assert [value(graph.fetch_data(timeout=5000))[:2] for _ in range(2)] == [[10, 20], [20, 10]]
 
 
-def test_dropout_at_a_node(engine) -> None:
+def test_an_overdue_group_is_dropped_at_a_node(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=2), True, 16, 200, True)
     feed(graph, data, 10, 20, 30)
     assert value(graph.fetch_data(timeout=5000))[:2] == [30, 30]
     assert graph.fetch_data(timeout=400)[2] == EMPTY
 
 
-def test_incomplete_at_a_node(engine) -> None:
+def test_an_overdue_group_reaches_a_node_with_empty_messages(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=2), True, 16, 200, False)
     began = time.monotonic()
     feed(graph, data, 10, 20, 30)
@@ -100,7 +100,7 @@ def test_incomplete_at_a_node(engine) -> None:
     assert 0.19 < time.monotonic() - began < 10
 
 
-def test_dropout_at_the_fetch(engine) -> None:
+def test_an_overdue_group_is_dropped_at_the_fetch(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=1), False, 16, 200, True)
     feed(graph, data, 10)
     assert graph.fetch_data(timeout=400)[2] == EMPTY
@@ -109,7 +109,7 @@ def test_dropout_at_the_fetch(engine) -> None:
     assert code == 0 and [tensor.numpy().tolist() for tensor in tensors] == [[20], [20]]
 
 
-def test_incomplete_at_the_fetch(engine) -> None:
+def test_an_overdue_group_reaches_the_fetch_with_a_code(engine) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=1), False, 16, 200, False)
     feed(graph, data, 10)
     began = time.monotonic()
@@ -122,7 +122,7 @@ def test_incomplete_at_the_fetch(engine) -> None:
 
 @pytest.mark.parametrize("join", [True, False])
 @pytest.mark.parametrize("dropout", [True, False])
-def test_full_cache(engine, join, dropout) -> None:
+def test_a_full_cache_gives_up_the_oldest_group(engine, join, dropout) -> None:
     data, graph = two_paths(node(Lose, 1, 1, upto=3), join, 2, -1, dropout)
     feed(graph, data, 10, 20)
     assert graph.fetch_data(timeout=100)[2] == EMPTY  # two groups may wait for ever
@@ -235,11 +235,11 @@ def demo(data: df.FlowData, graph: df.FlowGraph) -> None:
 
 
 @pytest.mark.on_ray
-def test_exceptions(engine) -> None:
+def test_a_raised_exception_reaches_every_node_and_the_fetch(engine) -> None:
     demo(*raising(node(user.Relay, 1, 1)))
 
 
-def test_plain_functions_in_the_graph(engine) -> None:
+def test_exceptions_pass_plain_functions_on_their_way(engine) -> None:
     demo(*raising(df.pyflow(user.same).fnode(), df.pyflow(user.same).fnode()))
 
 
@@ -251,13 +251,13 @@ def test_cached_results_of_the_transaction_go(engine) -> None:
     graph.set_exception_catch(True)
     for number in (1, 2, 3, 4):
         assert graph.feed_data({data: [number]}) == 0
-    found = [graph.fetch_data(timeout=5000) for _ in range(4)]
-    assert sorted(code for *_, code in found) == [0, 0, 345103, 345103]
-    good = [[tensor.numpy().tolist() for tensor in tensors] for tensors, _, code in found if not code]
+    answers = [graph.fetch_data(timeout=5000) for _ in range(4)]
+    assert sorted(code for *_, code in answers) == [0, 0, 345103, 345103]
+    good = [[tensor.numpy().tolist() for tensor in tensors] for tensors, _, code in answers if not code]
     assert good == [[[2], [2]], [[4], [4]]]
 
 
-def test_many_exceptions(engine) -> None:
+def test_more_exceptions_than_are_remembered_still_arrive(engine) -> None:
     """More than are remembered."""
 
     class Always:
@@ -291,7 +291,7 @@ def test_catch_needs_alignment_and_no_batches(engine) -> None:
         assert error.value.error_code == 145000
 
 
-def test_raise_without_catch(engine) -> None:
+def test_raising_without_catch_fails_that_call_only(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(Raises, 1, 1)(data)])
     for number in (1, 2):
@@ -300,7 +300,7 @@ def test_raise_without_catch(engine) -> None:
     assert value(graph.fetch_data(timeout=5000)) == [2]
 
 
-def test_catch_keeps_own_ids(engine) -> None:
+def test_catching_exceptions_keeps_the_users_transaction_ids(engine) -> None:
     data, graph = raising(node(user.Relay, 1, 1))
     assert graph.feed_data({data: [5]}, df.FlowInfo(transaction_id=50)) == 0
     assert graph.fetch_data(timeout=5000)[1].transaction_id == 50

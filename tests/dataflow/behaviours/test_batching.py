@@ -1,4 +1,4 @@
-"""Batches on an input, behaviours 44 to 49, on every engine."""
+"""Batches on an input, on every engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def next_batch(graph: df.FlowGraph) -> tuple[object, int, int, int]:
 # ---- by count ------------------------------------------------------------------------------------------------------------
 
 
-def test_count(engine) -> None:
+def test_a_count_batch_waits_until_it_is_full(engine) -> None:
     data, graph = batched(df.CountBatch(2))
     feed(graph, data, [1, 2, 3])
     assert graph.fetch_data(timeout=50)[2] == EMPTY
@@ -44,7 +44,7 @@ def test_count(engine) -> None:
     assert tensor.numpy().tolist() == [[7, 8, 9], [0, 0, 0]] and info.transaction_id == 3
 
 
-def test_one_input_of_two(engine) -> None:
+def test_a_batch_takes_several_of_one_input_for_each_of_the_other(engine) -> None:
     """Two of one input for each of the other."""
 
     @df.pyflow
@@ -52,9 +52,9 @@ def test_one_input_of_two(engine) -> None:
         return df.Tensor(many.numpy() * factor.numpy())
 
     a, b = df.FlowData(name="a"), df.FlowData(name="b")
-    made = scale.fnode()
-    made.map_input(0, made.point, 0, [df.CountBatch(2)])
-    graph = df.FlowGraph([made(a, b)])
+    flow_node = scale.fnode()
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(2)])
+    graph = df.FlowGraph([flow_node(a, b)])
     for number in (1, 2, 3, 4):
         assert graph.feed_data({a: [number]}, partial_inputs=True) == 0
     for factor, wanted in ((10, [[10], [20]]), (100, [[300], [400]])):
@@ -68,9 +68,9 @@ def test_stream_function_gets_batches(engine) -> None:
         return a.get().numpy().tolist()
 
     data = df.FlowData()
-    made = read.fnode()
-    made.map_input(0, made.point, 0, [df.CountBatch(3)])
-    graph = df.FlowGraph([made(data)])
+    flow_node = read.fnode()
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(3)])
+    graph = df.FlowGraph([flow_node(data)])
     feed(graph, data, [1], [2], [3])
     assert graph.fetch(timeout=5000) == ([[[1], [2], [3]]], 0)
 
@@ -79,7 +79,7 @@ def test_stream_function_gets_batches(engine) -> None:
     ("stride", "wanted"),
     [(1, [[1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]), (2, [[1, 2, 3], [3, 4, 5]]), (3, [[1, 2, 3], [4, 5, 6]])],
 )
-def test_sliding(engine, stride, wanted) -> None:
+def test_a_count_batch_slides_by_its_stride(engine, stride, wanted) -> None:
     data, graph = batched(df.CountBatch(3, stride))
     feed(graph, data, 1, 2, 3, 4, 5, 6)
     assert [value(graph.fetch_data(timeout=5000)) for _ in wanted] == wanted
@@ -87,7 +87,7 @@ def test_sliding(engine, stride, wanted) -> None:
 
 
 @pytest.mark.parametrize("padding", [False, True])
-def test_timeout(engine, padding) -> None:
+def test_a_count_batch_leaves_when_its_time_is_over(engine, padding) -> None:
     data, graph = batched(df.CountBatch(3, timeout=200, padding=padding))
     feed(graph, data, [0, 0], [0, 0], [0, 0])
     assert value(graph.fetch_data(timeout=5000)) == [[0, 0]] * 3
@@ -108,7 +108,7 @@ def test_padding_does_not_stay(engine) -> None:
     assert value(graph.fetch_data(timeout=5000)) == [2, 3, 4]
 
 
-def test_mismatch(engine) -> None:
+def test_items_of_other_shape_or_type_fail_the_batch_and_the_next_is_clean(engine) -> None:
     data, graph = batched(df.CountBatch(2))
     for bad in (np.zeros(3, np.int32), np.zeros(2, np.float32)):
         assert graph.feed_data({data: np.array([1, 2], np.int32)}) == 0
@@ -118,11 +118,11 @@ def test_mismatch(engine) -> None:
         assert value(graph.fetch_data(timeout=5000)) == [[5, 6], [7, 8]]
 
 
-def test_failed_input(engine) -> None:
+def test_a_failed_message_ends_its_batch_with_its_own_code(engine) -> None:
     data = df.FlowData()
-    made = node(user.Relay, 1, 1)
-    made.map_input(0, made.point, 0, [df.CountBatch(2)])
-    graph = df.FlowGraph([made(node(user.Relay, 1, 1)(data))])
+    flow_node = node(user.Relay, 1, 1)
+    flow_node.map_input(0, flow_node.point, 0, [df.CountBatch(2)])
+    graph = df.FlowGraph([flow_node(node(user.Relay, 1, 1)(data))])
     feed(graph, data, [1], [-1], [2], [3])  # -1 fails in the first node
     assert graph.fetch_data(timeout=5000)[2] == 9900007
     assert value(graph.fetch_data(timeout=5000)) == [[2], [3]]
@@ -139,7 +139,7 @@ def test_end_of_stream_flushes(engine) -> None:
 
 
 @pytest.mark.parametrize(("dimension", "wanted"), [(0, [1, 2, 3, 4]), (-1, [[1, 2], [3, 4]])])
-def test_time(engine, dimension, wanted) -> None:
+def test_a_time_batch_joins_what_fills_its_window(engine, dimension, wanted) -> None:
     data, graph = batched(df.TimeBatch(5, dimension))
     feed(graph, data, [1, 2], info=span(0, 2))
     assert graph.fetch_data(timeout=50)[2] == EMPTY
@@ -149,7 +149,7 @@ def test_time(engine, dimension, wanted) -> None:
     assert next_batch(graph)[1:] == (5, 10, 0)
 
 
-def test_second_dimension(engine) -> None:
+def test_a_time_batch_joins_along_the_second_dimension(engine) -> None:
     data, graph = batched(df.TimeBatch(4, 1))
     feed(graph, data, [[1], [2]], info=span(0, 1))
     feed(graph, data, [[3, 4], [5, 6]], info=span(1, 4))
@@ -158,7 +158,7 @@ def test_second_dimension(engine) -> None:
 
 @pytest.mark.parametrize("flag", [EOS, SEG])
 @pytest.mark.parametrize("window", [10, -1])
-def test_flags_flush(engine, window, flag) -> None:
+def test_flags_flush_an_unfinished_time_batch(engine, window, flag) -> None:
     data, graph = batched(df.TimeBatch(window, 0))
     feed(graph, data, [1], info=span(0, 2))
     feed(graph, data, [2], info=span(2, 3, flag))
@@ -168,7 +168,7 @@ def test_flags_flush(engine, window, flag) -> None:
 
 
 @pytest.mark.parametrize("flag", [EOS, SEG])
-def test_drop_remainder(engine, flag) -> None:
+def test_drop_remainder_throws_away_an_unfinished_time_batch(engine, flag) -> None:
     data, graph = batched(df.TimeBatch(10, 0, True))
     feed(graph, data, [1], info=span(0, 2))
     feed(graph, data, [2], info=span(2, 3, flag))
@@ -180,7 +180,7 @@ def test_drop_remainder(engine, flag) -> None:
     assert graph.fetch_data(timeout=0)[2] == EMPTY
 
 
-def test_empty_end(engine) -> None:
+def test_an_end_without_data_flushes_or_passes(engine) -> None:
     data, graph = batched(df.TimeBatch(-1, 0))
     assert graph.feed_data(None, df.FlowInfo(flow_flags=EOS)) == 0
     assert next_batch(graph)[0] is None  # nothing was cached: the end passes
@@ -196,7 +196,7 @@ def test_empty_end(engine) -> None:
     [[(0, 4), (3, 5)], [(0, 4), (2, 1)], [(5, 4)], [(0, 4), (4, 12)]],
     ids=["overlap", "backwards", "end before start", "longer than the window"],
 )
-def test_wrong_times(engine, spans) -> None:
+def test_wrong_times_fail_the_batch_and_the_next_is_clean(engine, spans) -> None:
     data, graph = batched(df.TimeBatch(10, 0))
     for number, (start, end) in enumerate(spans):
         feed(graph, data, [number], info=span(start, end))
@@ -240,7 +240,7 @@ class Shapes:
         return run_context.set_output(0, np.array(tensor.get_shape()))
 
 
-def test_large_batches(engine) -> None:
+def test_batches_larger_than_an_arena_are_let_go_again(engine) -> None:
     """Items that travel in shared memory, batched and let go: more than any arena would hold."""
     data, graph = batched(df.CountBatch(4), Shapes)
     big = np.ones((250, 1000), np.int32)

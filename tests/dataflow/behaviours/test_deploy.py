@@ -1,4 +1,4 @@
-"""Where nodes run, behaviours 56 to 61, on every engine."""
+"""Where nodes run, on every engine."""
 
 from __future__ import annotations
 
@@ -79,21 +79,21 @@ NODE = "Where_fnode"
     ],
     ids=lambda content: str(content)[:60],
 )
-def test_files_that_say_nothing_good(engine, tmp_path: pathlib.Path, content) -> None:
+def test_a_wrong_deployment_file_is_refused_at_the_first_feed(engine, tmp_path: pathlib.Path, content) -> None:
     data, graph = where(tmp_path, content)
     with pytest.raises(df.DfException, match=r"deploy\.json") as error:
         graph.feed({data: 1})
     assert error.value.error_code == 145000
 
 
-def test_missing_file(engine, tmp_path: pathlib.Path) -> None:
+def test_a_missing_deployment_file_is_named(engine, tmp_path: pathlib.Path) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([Where.fnode().go(data)], {DEPLOY: str(tmp_path / "none.json")})
     with pytest.raises(df.DfException, match=r"none\.json"):
         graph.feed({data: 1})
 
 
-def test_template_alias_and_old_form(engine, tmp_path: pathlib.Path, capsys) -> None:
+def test_a_deployment_may_use_aliases_and_the_old_form(engine, tmp_path: pathlib.Path, capsys) -> None:
     data = df.FlowData()
     first, second = df.pyflow(user.same).fnode(), Where.fnode().set_alias("placed")
     template = tmp_path / "template.json"
@@ -102,26 +102,28 @@ def test_template_alias_and_old_form(engine, tmp_path: pathlib.Path, capsys) -> 
     for options, device in (({DEPLOY: str(template)}, 0), (deployed(tmp_path, old), 1)):
         graph = df.FlowGraph([df.dataflow.FlowOutput(second, 0)], options)
         assert graph.feed({data: 1}) == 0
-        [(_, instance, count, found, _)], code = graph.fetch(timeout=5000)
-        assert (instance, count, found, code) == (0, 1, device, 0)
+        [(_, instance, count, running_on, _)], code = graph.fetch(timeout=5000)
+        assert (instance, count, running_on, code) == (0, 1, device, 0)
 
 
 def test_two_devices_two_instances(engine, tmp_path: pathlib.Path) -> None:
     data, graph = where(tmp_path, places(Where_fnode="0:0:0~1"))
     for number in range(1, 9):
         assert graph.feed({data: number}) == 0
-    found = {}
+    places_by_number = {}
     for _ in range(8):
         [result], code = graph.fetch(timeout=5000)
         assert code == 0 and result[2] == 2
-        found[result[0]] = result[1:2] + result[3:]
-    assert {number: instance for number, (instance, *_) in found.items()} == {n: (n - 1) % 2 for n in range(1, 9)}
-    assert all(instance == device for instance, device, _ in found.values())
+        places_by_number[result[0]] = result[1:2] + result[3:]
+    assert {number: instance for number, (instance, *_) in places_by_number.items()} == {
+        n: (n - 1) % 2 for n in range(1, 9)
+    }
+    assert all(instance == device for instance, device, _ in places_by_number.values())
     if engine != "inline":
-        assert len({pid for *_, pid in found.values()}) == 2
+        assert len({pid for *_, pid in places_by_number.values()}) == 2
 
 
-def test_file_of_init(engine, tmp_path: pathlib.Path) -> None:
+def test_a_deployment_file_given_to_init_counts_for_every_graph(engine, tmp_path: pathlib.Path) -> None:
     df.finalize()
     content = places(Where_fnode="0:0:0,0:0:1,0:0:2", of_another_graph="0:0:0")
     df.init({"softnpu.flow.engine": engine, **deployed(tmp_path, content)})
@@ -141,12 +143,14 @@ def test_aligned_instances_give_back_their_order(engine, tmp_path: pathlib.Path)
     graph.set_inputs_align_attrs(128, -1, False)
     for number in range(60):
         assert graph.feed_data({data: [number]}) == 0
-    found = [user.value(graph.fetch_data(timeout=5000)) for _ in range(60)]
-    assert sorted(found) == [[number, number, 0, 0] for number in range(60)]
+    values = [user.value(graph.fetch_data(timeout=5000)) for _ in range(60)]
+    assert sorted(values) == [[number, number, 0, 0] for number in range(60)]
 
 
 @pytest.mark.parametrize(("keep", "devices"), [(True, [3, 1, 2]), (False, [1, 2, 3])])
-def test_order_of_devices(engine, tmp_path: pathlib.Path, keep, devices) -> None:
+def test_instances_follow_the_order_of_devices_that_was_asked_for(
+    engine, tmp_path: pathlib.Path, keep, devices
+) -> None:
     content = {**places(Where_fnode="0:0:3,0:0:1~2"), "keep_logic_device_order": keep}
     data, graph = where(tmp_path, content)
     for number in range(3):
@@ -204,7 +208,7 @@ class Mark:
 
 
 @pytest.mark.parametrize("policy", [ff.AffinityPolicy.ROW_AFFINITY, ff.AffinityPolicy.COL_AFFINITY])
-def test_balance(engine, tmp_path: pathlib.Path, policy) -> None:
+def test_balanced_parts_go_to_the_instance_of_their_row_or_column(engine, tmp_path: pathlib.Path, policy) -> None:
     data = df.FlowData()
     scatter, gather, last = node(Scatter, 1, 1), node(Gather, 1, 1, policy=int(policy)), node(Mark, 1, 1)
     scatter.set_balance_scatter()
@@ -214,12 +218,12 @@ def test_balance(engine, tmp_path: pathlib.Path, policy) -> None:
     requests = 5
     for number in range(requests):
         assert graph.feed_data({data: [number]}) == 0
-    found = [user.value(graph.fetch_data(timeout=5000)) for _ in range(requests * ROWS * COLS)]
+    parts = [user.value(graph.fetch_data(timeout=5000)) for _ in range(requests * ROWS * COLS)]
     wanted = [[number, row, col] for number in range(requests) for row in range(ROWS) for col in range(COLS)]
-    assert sorted(part[:3] for part in found) == wanted
+    assert sorted(part[:3] for part in parts) == wanted
     line = 1 if policy == ff.AffinityPolicy.ROW_AFFINITY else 2
     for number in range(requests):
-        mine = [part for part in found if part[0] == number]
+        mine = [part for part in parts if part[0] == number]
         assert {part[3] for part in mine} == {0, 1}  # the parts were spread over both
         instances = {key: {part[4] for part in mine if part[line] == key} for key in range((ROWS, COLS)[line - 1])}
         assert all(len(each) == 1 for each in instances.values())  # each line reached one
@@ -239,15 +243,15 @@ class Labels:
         return 0
 
 
-def test_route_labels(engine, tmp_path: pathlib.Path) -> None:
+def test_messages_with_a_label_stay_with_one_instance(engine, tmp_path: pathlib.Path) -> None:
     data = df.FlowData()
     first, second = node(Labels, 1, 1), node(Mark, 1, 1)
     options = deployed(tmp_path, places(FlowNode="0:0:0", FlowNode_1="0:0:0~1"))
     graph = df.FlowGraph([second(first(data))], options)
     for _ in range(2):
         assert graph.feed_data({data: [0]}) == 0
-        found = [tuple(user.value(graph.fetch_data(timeout=5000))) for _ in range(6)]
-        assert len(set(found)) == 2 and {label for label, _ in found} == {1, 2} == {1 + place for _, place in found}
+        labels = [tuple(user.value(graph.fetch_data(timeout=5000))) for _ in range(6)]
+        assert len(set(labels)) == 2 and {label for label, _ in labels} == {1, 2} == {1 + place for _, place in labels}
 
 
 class Refused:
@@ -268,13 +272,13 @@ class Refused:
 
 
 @pytest.mark.parametrize("role", ["", "scatter", "gather"])
-def test_what_does_not_fit(engine, role) -> None:
+def test_messages_that_do_not_fit_the_balance_are_refused(engine, role) -> None:
     data = df.FlowData()
-    made = node(Refused, 1, 2)
+    flow_node = node(Refused, 1, 2)
     if role:
-        getattr(made, f"set_balance_{role}")()
+        getattr(flow_node, f"set_balance_{role}")()
     fits = {"": [], "scatter": [0], "gather": [1, 2]}[role]
-    graph = df.FlowGraph(list(made(data)))
+    graph = df.FlowGraph(list(flow_node(data)))
     assert graph.feed_data({data: [0]}) == 0
     assert user.value(graph.fetch_data([0], 5000)) == [0 if index in fits else 164000 for index in range(7)]
     for _ in fits:
@@ -285,7 +289,7 @@ def test_what_does_not_fit(engine, role) -> None:
 # ---- devices, compiling --------------------------------------------------------------------------------------------------
 
 
-def test_visible_device(engine, tmp_path: pathlib.Path, monkeypatch) -> None:
+def test_a_node_with_visible_devices_sees_its_own_as_number_0(engine, tmp_path: pathlib.Path, monkeypatch) -> None:
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
 
     @df.pyflow(visible_device_enable=True, resources={"num_npus": 1})
@@ -304,7 +308,7 @@ def test_visible_device(engine, tmp_path: pathlib.Path, monkeypatch) -> None:
     assert "ASCEND_RT_VISIBLE_DEVICES" not in os.environ
 
 
-def test_compile_only(engine, tmp_path: pathlib.Path) -> None:
+def test_a_graph_that_is_only_compiled_runs_nothing(engine, tmp_path: pathlib.Path) -> None:
     note = tmp_path / "ran"
 
     @df.pyflow

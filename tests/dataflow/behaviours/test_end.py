@@ -36,7 +36,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("way", ["exit", signal.SIGKILL, signal.SIGTERM])
-def test_nothing_stays_behind(tmp_path: pathlib.Path, way) -> None:
+def test_no_process_and_no_file_stays_behind_however_a_program_ends(tmp_path: pathlib.Path, way) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     pipe = subprocess.PIPE
@@ -44,14 +44,14 @@ def test_nothing_stays_behind(tmp_path: pathlib.Path, way) -> None:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as started:
         try:
             worker = int(started.stdout.readline())
-            made = children(started.pid)
-            assert made and worker in {each for child in made for each in children(child)}
+            processes = children(started.pid)
+            assert processes and worker in {each for child in processes for each in children(child)}
             if way == "exit":
                 started.stdin.write("go on\n")
                 started.stdin.flush()
             else:
                 started.send_signal(way)
             assert started.wait(10) == (3 if way == "exit" else -way)
-            assert eventually(lambda: all(gone(each) for each in (worker, *made)))
+            assert eventually(lambda: all(gone(each) for each in (worker, *processes)))
         finally:
             started.kill()

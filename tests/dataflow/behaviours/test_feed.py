@@ -1,4 +1,4 @@
-"""Feed and fetch, behaviours 16 to 28, on every engine."""
+"""Feed and fetch, on every engine."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def relay(schema: df.TensorDesc | None = None):
 def gate(depth: int):
     """A node that takes a value only when its gate is fed too."""
     value, gate = df.FlowData(name="a"), df.FlowData(name="b")
-    made = df.pyflow(user.gated).fnode()
-    made.set_attr("_flow_attr_depth", depth)
-    return value, gate, df.FlowGraph([made(value, gate)])
+    flow_node = df.pyflow(user.gated).fnode()
+    flow_node.set_attr("_flow_attr_depth", depth)
+    return value, gate, df.FlowGraph([flow_node(value, gate)])
 
 
 @pytest.mark.on_ray
 @pytest.mark.parametrize("way", ["by name", "by value"])
-def test_quick_start(engine, way) -> None:
+def test_a_function_pickled_by_name_or_by_value_adds_two_arrays(engine, way) -> None:
     a, b, graph = pair(local_add if way == "by value" else None)
     assert graph.feed({a: np.array([[1, 2]], np.int32), b: np.array([[2, 3]], np.int32)}) == 0
     [result], code = graph.fetch()
     assert code == 0 and type(result) is np.ndarray and result.dtype == np.int32 and result.tolist() == [[3, 5]]
 
 
-def test_codes_are_returned(engine) -> None:
+def test_wrong_arguments_of_feed_are_told_by_a_code(engine) -> None:
     a, b, graph = pair()
     for feed in (graph.feed, graph.feed_data):
         for bad in ({a: 1}, {df.FlowData(): 1}, {}, None):
@@ -61,7 +61,7 @@ def test_codes_are_returned(engine) -> None:
     assert graph.feed({a: 1, b: 2}) == 0 and graph.fetch() == ([3], 0)
 
 
-def test_schema(engine) -> None:
+def test_a_schema_converts_for_feed_data_and_checks_for_feed(engine) -> None:
     data, graph = relay(df.TensorDesc(df.DT_FLOAT, [2]))
     assert graph.feed_data({data: [1, 2]}) == 0
     [tensor], _, code = graph.fetch_data()
@@ -71,7 +71,7 @@ def test_schema(engine) -> None:
     assert graph.feed_data({data: [3, 4]}) == 0 and user.value(graph.fetch_data()) == [3.0, 4.0]
 
 
-def test_fetch_timeouts(engine) -> None:
+def test_a_fetch_waits_no_longer_than_its_timeout(engine) -> None:
     a, b, graph = pair()
     assert graph.fetch(timeout=0) == ([], FAILED) and graph.fetch_data(timeout=0)[2] == FAILED
     assert graph.feed({a: 1, b: 1}, timeout=-2) == FAILED
@@ -85,7 +85,7 @@ def test_fetch_timeouts(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_full_queue(engine) -> None:
+def test_a_full_queue_refuses_the_feed_with_all_its_inputs(engine) -> None:
     value, opener, graph = gate(depth=3)
     for number in range(3):
         assert graph.feed({value: number}, timeout=0, partial_inputs=True) == 0
@@ -112,7 +112,7 @@ def test_feed_goes_on_when_there_is_room(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_pipelining(engine) -> None:
+def test_messages_leave_in_the_order_they_were_fed(engine) -> None:
     data = df.FlowData()
     first, second = df.pyflow(user.same).fnode(), df.pyflow(user.same).fnode()
     graph = df.FlowGraph([second(first(data))])
@@ -201,9 +201,9 @@ def test_n_mapping_is_seen(engine, cause) -> None:
     if cause == "batch":
         data, graph = user.batched(df.CountBatch(1))
     else:
-        made = df.pyflow(stream_input="Queue")(_first).fnode()
+        reader = df.pyflow(stream_input="Queue")(_first).fnode()
         other = node(user.Relay, 1, 1)
-        graph = df.FlowGraph([other(data), made(data)])
+        graph = df.FlowGraph([other(data), reader(data)])
     assert graph.feed_data({data: [1]}, df.FlowInfo(transaction_id=50)) == 0
     assert graph.fetch_data([0], 5000)[1].transaction_id == 50
 
@@ -212,7 +212,7 @@ def _first(queue):
     return queue.get()
 
 
-def test_partial_inputs(engine) -> None:
+def test_partial_inputs_meet_in_the_order_they_came(engine) -> None:
     a, b = df.FlowData(), df.FlowData()
     graph = df.FlowGraph([df.pyflow(user.add).fnode()(a, b), df.pyflow(user.same).fnode()(a)])
     assert graph.feed({a: 1}) == 145000
@@ -234,7 +234,7 @@ class Nulls:
 
 
 @pytest.mark.parametrize("nothing", [{}, None])
-def test_end_of_stream(engine, nothing) -> None:
+def test_an_end_of_stream_reaches_functions_as_empty_messages(engine, nothing) -> None:
     a, b = df.FlowData(), df.FlowData()
     graph = df.FlowGraph(list(node(Nulls, 2, 2)(a, b)))
     assert graph.feed_data(nothing, df.FlowInfo(flow_flags=df.FlowFlag.DATA_FLOW_FLAG_EOS), partial_inputs=True) == 0
@@ -259,7 +259,7 @@ def test_none_stays_none(engine) -> None:
         assert graph.fetch([1], 5000) == ([f"{type(left).__name__} {type(right).__name__}"], 0)
 
 
-def test_objects(engine) -> None:
+def test_registered_classes_travel_their_own_way_and_others_are_pickled(engine) -> None:
     df.msg_type_register.register(2700, user.Point, user.point_bytes, user.point_of)
     try:
         data = df.FlowData()
@@ -292,7 +292,7 @@ def _unregister(number: int) -> None:
     assert not register.registered(number)
 
 
-def test_failed_messages(engine) -> None:
+def test_a_failed_message_gives_its_code_and_the_next_one_passes(engine) -> None:
     data, graph = relay()
     assert graph.feed_data({data: [-1]}) == 0 and graph.fetch(timeout=5000) == ([], 145000)
     assert graph.feed_data({data: [-1]}, df.FlowInfo(start_time=3)) == 0
@@ -323,7 +323,7 @@ class Raw:
         return run_context.set_output(0, raw)
 
 
-def test_raw_bytes(engine) -> None:
+def test_messages_of_raw_bytes_reach_plain_functions_as_bytes(engine) -> None:
     @df.pyflow
     def read(data):
         return bytes(data)

@@ -1,4 +1,4 @@
-"""What nodes do, behaviours 29 to 36, on every engine; streams (33) have a file of their own."""
+"""What nodes do, on every engine; functions that read streams have a file of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
-from tests.dataflow.behaviours.support import EMPTY, node, one
+from tests.dataflow.behaviours.support import EMPTY, graph_of, node
 
 # ---- fan-out, functions, outputs -----------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def test_an_only_consumer_owns_its_objects(engine, size) -> None:
         a *= 2
         return a
 
-    data, graph = one(double)
+    data, graph = graph_of(double)
     array = np.arange(size)
     assert graph.feed({data: array}) == 0
     [result], code = graph.fetch(timeout=5000)
@@ -146,7 +146,7 @@ class Combine:
 
 
 @pytest.mark.on_ray
-def test_conditional_output(engine) -> None:
+def test_a_function_may_write_only_some_of_its_outputs(engine) -> None:
     data = df.FlowData()
     a, b, c, d = node(Control, 1, 4)(data)
     graph = df.FlowGraph([node(Combine, 2, 1, name="add")(a, b), node(Combine, 2, 1, name="multiply")(c, d)])
@@ -157,13 +157,13 @@ def test_conditional_output(engine) -> None:
 
 
 @pytest.mark.on_ray
-def test_generator(engine) -> None:
+def test_every_value_a_generator_yields_is_a_message(engine) -> None:
     @df.pyflow
     def count(a):
         for number in range(5):
             yield a + number
 
-    data, graph = one(count)
+    data, graph = graph_of(count)
     for first in (10, 20):
         assert graph.feed({data: first}) == 0
     for wanted in (10, 11, 12, 13, 14, 20, 21, 22, 23, 24):
@@ -184,7 +184,7 @@ def test_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
             file.read()
         yield a, "second"
 
-    data, graph = one(slow)
+    data, graph = graph_of(slow)
     assert graph.feed({data: 1}) == 0
     assert graph.fetch(timeout=5000) == ([1, "first"], 0)
     with open(gate, "w"):
@@ -192,12 +192,12 @@ def test_yields_arrive_at_once(engine, tmp_path: pathlib.Path) -> None:
     assert graph.fetch(timeout=5000) == ([1, "second"], 0)
 
 
-def test_choice_output(engine) -> None:
+def test_choice_output_decides_which_outputs_are_sent(engine) -> None:
     @df.pyflow(num_returns=2, choice_output=lambda value: value > 0)
     def split(a):
         return a, -a
 
-    data, graph = one(split)
+    data, graph = graph_of(split)
     for number in (3, -4, 5):
         assert graph.feed({data: number}) == 0
     assert [graph.fetch([0], 5000) for _ in range(2)] == [([3], 0), ([5], 0)]
@@ -205,12 +205,12 @@ def test_choice_output(engine) -> None:
     assert graph.fetch([0], 0)[1] == graph.fetch([1], 0)[1] == EMPTY
 
 
-def test_wrong_results(engine) -> None:
+def test_results_of_the_wrong_number_fail_their_transaction(engine) -> None:
     @df.pyflow(num_returns=2)
     def two(kind):
         return {"list": [1, 2], "short": (1,), "long": (1, 2, 3), "scalar": 1, "right": (1, 2)}[kind]
 
-    data, graph = one(two)
+    data, graph = graph_of(two)
     for kind in ("list", "short", "long", "scalar"):
         assert graph.feed({data: kind}) == 0 and graph.fetch(timeout=5000) == ([], 145000)
         assert graph.feed({data: kind}) == 0 and graph.fetch_data(timeout=5000)[2] == 564000
@@ -242,7 +242,7 @@ class Code:
         return code or run_context.set_output(0, input_flow_msgs[0])
 
 
-def test_codes_of_low_level_functions(engine) -> None:
+def test_the_code_of_a_low_level_function_is_the_code_of_the_fetch(engine) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([node(Code, 1, 1)(data)])
     for code in (9900001, 0, 564000):
@@ -252,8 +252,8 @@ def test_codes_of_low_level_functions(engine) -> None:
 
 def test_strict_stops_the_node(engine) -> None:
     data = df.FlowData()
-    made = df.FlowGraph([node(Code, 1, 1)(data)], {"softnpu.flow.strict": "1"})
+    graph = df.FlowGraph([node(Code, 1, 1)(data)], {"softnpu.flow.strict": "1"})
     for code in (0, 9900001, 0):
-        assert made.feed_data({data: [code]}) == 0
-    assert made.fetch_data(timeout=5000)[2] == 0
-    assert made.fetch_data(timeout=200)[2] == EMPTY
+        assert graph.feed_data({data: [code]}) == 0
+    assert graph.fetch_data(timeout=5000)[2] == 0
+    assert graph.fetch_data(timeout=200)[2] == EMPTY

@@ -1,4 +1,4 @@
-"""The user's objects inside nodes: state, hooks, parameters, messages; behaviours 37 to 40, on every engine."""
+"""The user's objects inside nodes: state, hooks, parameters, messages, on every engine."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_state_lives_in_a_process_of_its_own(engine) -> None:
     graph = df.FlowGraph([first.go(a), second.go(a)])
     for number in (1, 2, 3):
         assert graph.feed({a: 1}) == 0
-        [one, two], code = graph.fetch(timeout=5000)
-        assert (code, one[0], two[0]) == (0, number, 100 + number)
+        [one_state, other_state], code = graph.fetch(timeout=5000)
+        assert (code, one_state[0], other_state[0]) == (0, number, 100 + number)
     if engine != "inline":
-        assert len({os.getpid(), one[1], two[1]}) == 3 and one[2] == two[2] == 1
+        assert len({os.getpid(), one_state[1], other_state[1]}) == 3 and one_state[2] == other_state[2] == 1
 
 
-def test_hook_comes_first(engine, monkeypatch) -> None:
-    monkeypatch.setenv("BEHAVIOUR_38", "to be restored")
-    monkeypatch.delenv("BEHAVIOUR_38")
+def test_the_environment_hook_runs_before_the_object_is_unpickled(engine, monkeypatch) -> None:
+    monkeypatch.setenv("SET_BY_THE_HOOK", "to be restored")
+    monkeypatch.delenv("SET_BY_THE_HOOK")
 
     def hook():
-        os.environ["BEHAVIOUR_38"] = "hooked"
+        os.environ["SET_BY_THE_HOOK"] = "hooked"
 
     @df.pyflow(env_hook_func=hook)
     class Seen:
@@ -55,12 +55,12 @@ def test_hook_comes_first(engine, monkeypatch) -> None:
             return self.unpickled
 
     data = df.FlowData()
-    graph = df.FlowGraph([Seen.fnode(user.Environment("BEHAVIOUR_38")).go(data)])
+    graph = df.FlowGraph([Seen.fnode(user.Environment("SET_BY_THE_HOOK")).go(data)])
     assert graph.feed({data: 0}) == 0 and graph.fetch(timeout=5000) == (["hooked"], 0)
-    assert engine == "inline" or "BEHAVIOUR_38" not in os.environ
+    assert engine == "inline" or "SET_BY_THE_HOOK" not in os.environ
 
 
-def test_running_ids(engine) -> None:
+def test_an_object_knows_its_device_and_instance_only_inside_a_node(engine) -> None:
     @df.pyflow
     class Where:
         def __init__(self):
@@ -102,12 +102,12 @@ class Parameters:
         return run_context.set_output(0, np.array(self.codes))
 
 
-def test_parameters(engine) -> None:
+def test_init_parameters_reach_the_function_with_their_types(engine) -> None:
     data = df.FlowData()
-    made = node(Parameters, 1, 1, number=3, text="t", lists=[[1], [2, 33]], dtype=df.DT_FLOAT)
-    graph = df.FlowGraph([made(data)])
+    flow_node = node(Parameters, 1, 1, number=3, text="t", lists=[[1], [2, 33]], dtype=df.DT_FLOAT)
+    graph = df.FlowGraph([flow_node(data)])
     assert graph.feed_data({data: [0]}) == 0
-    wanted = [0, 164001, 164002, 0, 33, 1, 164001, 1, 1, 1, len(made.name)]
+    wanted = [0, 164001, 164002, 0, 33, 1, 164001, 1, 1, 1, len(flow_node.name)]
     assert user.value(graph.fetch_data(timeout=5000)) == wanted
 
 

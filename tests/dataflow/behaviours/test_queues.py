@@ -1,4 +1,4 @@
-"""Invoked closures and the queues between nodes, behaviours 41 to 43, on every engine."""
+"""Invoked closures and the queues between nodes, on every engine."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ B = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 
 def closure_graph(udf: type, closures: dict[str, Any], **params: Any):
     a, b = df.FlowData(name="a"), df.FlowData(name="b")
-    made = node(udf, 2, 1, **params)
+    flow_node = node(udf, 2, 1, **params)
     for key, point in closures.items():
-        made.point.add_invoked_closure(key, point)
-    return a, b, df.FlowGraph([made(a, b)])
+        flow_node.point.add_invoked_closure(key, point)
+    return a, b, df.FlowGraph([flow_node(a, b)])
 
 
 @pytest.mark.parametrize("key", ["net", "graph", "unknown"])
-def test_closures(engine, key, tmp_path: pathlib.Path) -> None:
+def test_a_function_runs_a_model_or_graph_by_its_key(engine, key, tmp_path: pathlib.Path) -> None:
     model = str(arithmetic(tmp_path / "model.onnx"))
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     total, scaled = df.GraphProcessPoint(df.Framework.ONNX, model).fnode(2, 2)(inner_a, inner_b)
@@ -90,7 +90,7 @@ def test_closures(engine, key, tmp_path: pathlib.Path) -> None:
             np.testing.assert_allclose(tensor.numpy(), (A * number + B) * A * number - B, rtol=1e-6)
 
 
-def test_timeout(engine) -> None:
+def test_a_closure_that_is_late_is_given_up_and_its_result_is_nobodys(engine) -> None:
     inner_a, inner_b = df.FlowData(name="inner_a"), df.FlowData(name="inner_b")
     inner = df.FlowGraph([node(Slow, 2, 1)(inner_a, inner_b)])
     a, b, graph = closure_graph(Impatient, {"slow": df.FlowGraphProcessPoint(inner)})
@@ -100,11 +100,11 @@ def test_timeout(engine) -> None:
     until = time.monotonic() + 5
     while True:  # the late result is nobody's: the next that comes is of its own call
         assert graph.feed_data({a: [5], b: [0.0]}) == 0
-        found = user.value(graph.fetch_data(timeout=5000))
-        if found[0] == 0:
+        answer = user.value(graph.fetch_data(timeout=5000))
+        if answer[0] == 0:
             break
         assert time.monotonic() < until
-    assert found == [0, 50, 0]
+    assert answer == [0, 50, 0]
 
 
 # ---- queues --------------------------------------------------------------------------------------------------------------
@@ -112,14 +112,14 @@ def test_timeout(engine) -> None:
 
 def gate(depth: int, policy: str, before: bool = False):
     value, opener = df.FlowData(name="a"), df.FlowData(name="b")
-    made = df.pyflow(user.gated).fnode()
-    made.set_attr("_flow_attr_depth", depth)
-    made.set_attr("_flow_attr_enqueue_policy", policy)
+    flow_node = df.pyflow(user.gated).fnode()
+    flow_node.set_attr("_flow_attr_depth", depth)
+    flow_node.set_attr("_flow_attr_enqueue_policy", policy)
     if not before:
-        return value, opener, df.FlowGraph([made(value, opener)])
+        return value, opener, df.FlowGraph([flow_node(value, opener)])
     first = df.pyflow(user.same).fnode()
     first.set_attr("_flow_attr_depth", depth)
-    return value, opener, df.FlowGraph([made(first(value), opener)])
+    return value, opener, df.FlowGraph([flow_node(first(value), opener)])
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -133,12 +133,12 @@ def test_overwrite_keeps_the_newest(engine, before, size) -> None:
         assert eventually(lambda: _received(graph, last + 1))
     for _ in range(3):
         assert graph.feed({opener: 0}, timeout=5000, partial_inputs=True) == 0
-    found = []
+    values = []
     for _ in range(3):
         [array], code = graph.fetch(timeout=5000)
         assert code == 0 and array.shape == (size,)
-        found.append(int(array[0]))
-    assert found == [last - 2, last - 1, last]
+        values.append(int(array[0]))
+    assert values == [last - 2, last - 1, last]
     assert graph.feed({opener: 0}, timeout=5000, partial_inputs=True) == 0 and graph.fetch(timeout=50)[1] == EMPTY
 
 
@@ -147,7 +147,7 @@ def _received(graph: df.FlowGraph, count: int) -> bool:
     return rows["gated_fnode"]["received"] >= count
 
 
-def test_fifo_blocks(engine) -> None:
+def test_a_full_fifo_refuses_and_keeps_what_it_has(engine) -> None:
     value, opener, graph = gate(3, "FIFO")
     assert [graph.feed({value: number}, 0, True) for number in range(5)] == [0, 0, 0, FULL, FULL]
     for _ in range(3):

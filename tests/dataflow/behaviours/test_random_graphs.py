@@ -17,7 +17,7 @@ LIMIT = 8_000  # milliseconds: whoever waits so long waits for ever
 
 
 @df.pyflow
-def one(value):
+def plus_one(value):
     return value + 1
 
 
@@ -50,22 +50,22 @@ class Graph:
         self.graph = df.FlowGraph([edges[index][0] for index in outputs])
 
     def _grow(self, edges: list[Any], unused: set[int], first: int | None = None) -> None:
-        kind = self.random.choice([one, sum_of_two, fork])
+        kind = self.random.choice([plus_one, sum_of_two, fork])
         node = kind.fnode()
         node.set_attr("_flow_attr_depth", self.random.choice([2, 3, 8, 128]))
         picked = [self.random.randrange(len(edges)) for _ in range(2 if kind is sum_of_two else 1)]
         if first is not None:
             picked[0] = first
         unused.difference_update(picked)
-        made = node(*(edges[index][0] for index in picked))
+        output = node(*(edges[index][0] for index in picked))
         sources = [edges[index][1] for index in picked]
-        if kind is one:
-            edges.append((made, lambda values, a=sources[0]: a(values) + 1))
+        if kind is plus_one:
+            edges.append((output, lambda values, a=sources[0]: a(values) + 1))
         elif kind is sum_of_two:
-            edges.append((made, lambda values, a=sources[0], b=sources[1]: a(values) * 3 + b(values)))
+            edges.append((output, lambda values, a=sources[0], b=sources[1]: a(values) * 3 + b(values)))
         else:
-            edges.append((made[0], lambda values, a=sources[0]: a(values) * 2))
-            edges.append((made[1], lambda values, a=sources[0]: -a(values)))
+            edges.append((output[0], lambda values, a=sources[0]: a(values) * 2))
+            edges.append((output[1], lambda values, a=sources[0]: -a(values)))
         unused.update(range(len(edges) - (2 if kind is fork else 1), len(edges)))
 
     def feed(self, values: list[Any], timeout: int = LIMIT) -> int:
@@ -77,43 +77,43 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_graph(engine: str, seed: int) -> None:
-    made = Graph(seed)
+def test_a_random_graph_gives_what_plain_python_gives(engine: str, seed: int) -> None:
+    drawn = Graph(seed)
     large = seed % 4 == 3
     rounds = 60 if large else 150
     fed: list[list[Any]] = []
-    got: list[list[Any]] = [[] for _ in made.functions]
+    got: list[list[Any]] = [[] for _ in drawn.functions]
     while any(len(each) < rounds for each in got):
-        if len(fed) < rounds and made.random.random() < 0.6:
-            values = [made.random.randint(0, 99) for _ in made.inputs]
+        if len(fed) < rounds and drawn.random.random() < 0.6:
+            values = [drawn.random.randint(0, 99) for _ in drawn.inputs]
             if large:
                 values = [np.full(3000, value) for value in values]
-            if made.feed(values, timeout=0) == 0:
+            if drawn.feed(values, timeout=0) == 0:
                 fed.append(values)
                 continue
         behind = [index for index, each in enumerate(got) if len(each) < len(fed)]
         if behind:
             least = min(len(got[index]) for index in behind)  # results that nobody fetches would hold the others up
-            index = made.random.choice([index for index in behind if len(got[index]) == least])
-            values, code = made.graph.fetch([index], timeout=LIMIT)
+            index = drawn.random.choice([index for index in behind if len(got[index]) == least])
+            values, code = drawn.graph.fetch([index], timeout=LIMIT)
             assert code == 0
             got[index].append(values[0])
-    for index, function in enumerate(made.functions):
+    for index, function in enumerate(drawn.functions):
         assert all(same(value, function(values)) for value, values in zip(got[index], fed, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_thread_for_each_output_and_one_that_feeds(engine: str, seed: int) -> None:
-    made = Graph(100 + seed)
+    drawn = Graph(100 + seed)
     rounds = 400
-    fed = [[made.random.randint(0, 99) for _ in made.inputs] for _ in range(rounds)]
-    assert made.feed(fed[0]) == 0
-    got: list[list[Any]] = [[] for _ in made.functions]
+    fed = [[drawn.random.randint(0, 99) for _ in drawn.inputs] for _ in range(rounds)]
+    assert drawn.feed(fed[0]) == 0
+    got: list[list[Any]] = [[] for _ in drawn.functions]
     codes: list[int] = []
 
     def fetch(index: int) -> None:
         while len(got[index]) < rounds:
-            values, code = made.graph.fetch([index], timeout=LIMIT)
+            values, code = drawn.graph.fetch([index], timeout=LIMIT)
             if code:
                 codes.append(code)
                 return
@@ -122,11 +122,11 @@ def test_a_thread_for_each_output_and_one_that_feeds(engine: str, seed: int) -> 
     threads = [threading.Thread(target=fetch, args=(index,)) for index in range(len(got))]
     for thread in threads:
         thread.start()
-    codes.extend(filter(None, (made.feed(values) for values in fed[1:])))
+    codes.extend(filter(None, (drawn.feed(values) for values in fed[1:])))
     for thread in threads:
         thread.join()
     assert codes == []
-    for index, function in enumerate(made.functions):
+    for index, function in enumerate(drawn.functions):
         assert got[index] == [function(values) for values in fed]
 
 

@@ -1,4 +1,4 @@
-"""Functions that take from queues themselves, and sources: behaviour 33, on every engine."""
+"""Functions that take from queues themselves, and sources, on every engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import dataflow as df
 import dataflow.flow_func as ff
 from tests.dataflow.behaviours import support as user
-from tests.dataflow.behaviours.support import EMPTY, node, one
+from tests.dataflow.behaviours.support import EMPTY, graph_of, node
 from tests.waiting import eventually
 
 
@@ -33,7 +33,7 @@ def test_two_of_one_and_one_of_the_other(engine) -> None:
     assert graph.fetch(timeout=0) == ([], EMPTY)
 
 
-def test_queue(engine) -> None:
+def test_a_stream_function_reads_its_input_as_a_python_queue(engine) -> None:
     @df.pyflow
     class Reader:
         def __init__(self):
@@ -44,14 +44,14 @@ def test_queue(engine) -> None:
             self.queues.add(id(a))
             first = a.get()
             began = time.monotonic()
-            found = []
+            outcomes = []
             for question in (a.get_nowait, lambda: a.get(timeout=200), lambda: a.get(False)):
                 try:
                     question()
                 except queue.Empty:
-                    found.append("empty")
+                    outcomes.append("empty")
             spent = time.monotonic() - began
-            return first, found, 0.19 < spent < 1.5, a.maxsize, a.qsize(), a.empty(), a.full(), len(self.queues)
+            return first, outcomes, 0.19 < spent < 1.5, a.maxsize, a.qsize(), a.empty(), a.full(), len(self.queues)
 
     data = df.FlowData()
     graph = df.FlowGraph([Reader.fnode().read(data)])
@@ -93,7 +93,7 @@ def test_finalize_frees_a_blocked_get(engine, tmp_path: pathlib.Path) -> None:
             note.write_text(str(stopped.error_code))
             raise
 
-    data, graph = one(wait)
+    data, graph = graph_of(wait)
     assert graph.feed({data: 5}) == 0
     assert [graph.fetch(timeout=5000) for _ in range(3)] == [(["entered"], 0), ([5], 0), (["entered"], 0)]
     began = time.monotonic()
@@ -107,7 +107,7 @@ def test_failing_stream_goes_on(engine) -> None:
     def invert(a):
         return 1 / a.get()
 
-    data, graph = one(invert)
+    data, graph = graph_of(invert)
     for number in (0, 4):
         assert graph.feed({data: number}) == 0
     assert graph.fetch_data(timeout=5000)[2] == 564000
@@ -119,7 +119,7 @@ def test_results_of_a_stream_are_numbered(engine) -> None:
     def pairs(a):
         return df.Tensor(a.get().numpy() + a.get().numpy())
 
-    data, graph = one(pairs)
+    data, graph = graph_of(pairs)
     for number in range(6):
         assert graph.feed_data({data: [number]}, df.FlowInfo(transaction_id=100 + number)) == 0
     for turn, wanted in enumerate((1, 5, 9), 1):
@@ -127,7 +127,7 @@ def test_results_of_a_stream_are_numbered(engine) -> None:
         assert (tensor.numpy().tolist(), info.transaction_id, code) == ([wanted], turn, 0)
 
 
-def test_plain_function_as_source(engine) -> None:
+def test_a_plain_function_without_inputs_is_a_source(engine) -> None:
     @df.pyflow
     class Ticks:
         def __init__(self):
@@ -145,8 +145,8 @@ def test_plain_function_as_source(engine) -> None:
             return self.ticks, self.asked
 
     data = df.FlowData()
-    made = Ticks.fnode()
-    graph = df.FlowGraph([made.tick(), made.ask(data)])
+    source = Ticks.fnode()
+    graph = df.FlowGraph([source.tick(), source.ask(data)])
     ticks = []
     for turn in (1, 2, 3):
         assert graph.feed({data: 1}, timeout=5000) == 0

@@ -31,9 +31,9 @@ def test_feeding_and_fetching_from_several_threads(engine) -> None:
         return [graph.feed({data: first + number}, timeout=20000) for number in range(each)]
 
     def fetch() -> list[int]:
-        found = [graph.fetch(timeout=20000) for _ in range(each)]
-        assert all(code == 0 for _, code in found)
-        return [number for [number], _ in found]
+        answers = [graph.fetch(timeout=20000) for _ in range(each)]
+        assert all(code == 0 for _, code in answers)
+        return [number for [number], _ in answers]
 
     with ThreadPoolExecutor(2 * threads) as pool:
         fetched = [pool.submit(fetch) for _ in range(threads)]
@@ -41,10 +41,10 @@ def test_feeding_and_fetching_from_several_threads(engine) -> None:
         assert all(code == 0 for done in fed for code in done.result(30))
         results = [done.result(30) for done in fetched]
     wanted = sorted(1000 * number + item for number in range(threads) for item in range(each))
-    assert sorted(number for found in results for number in found) == wanted
-    for found in results:  # what one thread fed stays in order for whoever fetches it
+    assert sorted(number for values in results for number in values) == wanted
+    for values in results:  # what one thread fed stays in order for whoever fetches it
         for number in range(threads):
-            mine = [one for one in found if one // 1000 == number]
+            mine = [value for value in values if value // 1000 == number]
             assert mine == sorted(mine)
 
 
@@ -100,7 +100,7 @@ def test_from_one_graph_into_another(engine) -> None:
     assert code == 0 and np.array_equal(again.numpy(), big) and np.array_equal(tensor.numpy(), big)
 
 
-def test_rebuilt_after_finalize(engine) -> None:
+def test_a_graph_can_be_built_again_after_finalize(engine) -> None:
     for _ in range(3):
         a, b, graph = pair()
         assert (a.name, graph.nodes[0].name) == ("FlowData", "add_fnode")
@@ -112,7 +112,7 @@ def test_rebuilt_after_finalize(engine) -> None:
         df.init({"softnpu.flow.engine": engine})
 
 
-def test_built_in_another_thread(engine) -> None:
+def test_a_graph_built_in_another_thread_runs_in_this_one(engine) -> None:
     def work() -> tuple[list[object], int]:
         a, b, graph = pair()
         assert graph.feed({a: "x", b: "y"}) == 0

@@ -24,9 +24,9 @@ def sender(marks: Any, overwrite: bool = False) -> Outgoing:
 
 def receiver(marks: memoryview, life: int = 0) -> Incoming:
     """One that hears from that life of its sender, which may make everything again."""
-    made = Incoming(0, 1, 8, lambda message: None, marks, WORDS, not life)
-    made.begin(life, made.next, 0, made.next if life else 0)
-    return made
+    incoming = Incoming(0, 1, 8, lambda message: None, marks, WORDS, not life)
+    incoming.begin(life, incoming.next, 0, incoming.next if life else 0)
+    return incoming
 
 
 def send(channel: Outgoing, *transactions: int) -> None:
@@ -149,20 +149,20 @@ def graph() -> Iterator[tuple[df.FlowData, df.FlowGraph]]:
     df.finalize()
     df.init({"softnpu.flow.engine": "embedded"})
     data = df.FlowData()
-    made = df.FlowGraph([df.pyflow(lambda value: value).fnode()(data)])
-    assert made.feed({data: 0}) == 0 and made.fetch(timeout=5000) == ([0], 0)
-    yield data, made
+    built = df.FlowGraph([df.pyflow(lambda value: value).fnode()(data)])
+    assert built.feed({data: 0}) == 0 and built.fetch(timeout=5000) == ([0], 0)
+    yield data, built
     df.finalize()
 
 
 def test_a_feed_does_not_sleep_when_room_came_before_it_could_ask(
     graph: tuple[df.FlowData, df.FlowGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, made = graph
-    outbox = made._session._outbox
+    data, built = graph
+    outbox = built._session._outbox
     full = [True]
     real = outbox.room
     monkeypatch.setattr(outbox, "room", lambda groups: not (full and full.pop()) and real(groups))
     began = time.monotonic()
-    assert made.feed({data: 1}, timeout=20_000) == 0
+    assert built.feed({data: 1}, timeout=20_000) == 0
     assert time.monotonic() - began < 10

@@ -1,4 +1,4 @@
-"""Faults of the embedded engine that a review found: each of them hung, lost, doubled or spoiled something before."""
+"""The embedded engine hangs, loses, doubles and spoils nothing: limits of counters, descriptors, pipes and batches."""
 
 from __future__ import annotations
 
@@ -344,8 +344,8 @@ def test_every_message_that_meets_a_batch_is_finished_some_time(rule: Any, flags
         message = Message(codec.encode_array(np.zeros(2)) if flags == SEG else codec._NULL)
         message.flags, message.ticket = flags, number
         message.start_time = message.end_time = number
-        for made in batching.push(message, 0.0):
-            tickets += made.ticket or []
+        for batch in batching.push(message, 0.0):
+            tickets += batch.ticket or []
     assert sorted(tickets + runner.finished) == list(range(20))
 
 

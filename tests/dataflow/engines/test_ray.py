@@ -1,4 +1,4 @@
-"""The engine ray: what is its own. The behaviours that all engines share run on it in test_behaviours_*."""
+"""The engine ray: what is its own. The behaviours that all engines share run on it in `behaviours/`."""
 
 from __future__ import annotations
 
@@ -121,12 +121,14 @@ def test_large_payloads_go_through_the_store_and_are_safe_to_change() -> None:
     frame = np.arange(2_000_000, dtype=np.uint8).reshape(1000, 2000)
     total = int(frame.sum())
     assert graph.feed({data: frame}) == 0
-    one, two, back = graph.fetch(timeout=20_000)[0]
-    assert one[:2] == two[:2] == (True, total) and one[2] != two[2]  # an ndarray is each reader's own
+    one_reader, other_reader, back = graph.fetch(timeout=20_000)[0]
+    assert (
+        one_reader[:2] == other_reader[:2] == (True, total) and one_reader[2] != other_reader[2]
+    )  # an ndarray is each reader's own
     assert back.flags.writeable and (back == frame).all()
     assert graph.feed({data: df.Tensor(frame)}) == 0
-    (one, _, tensor), code = graph.fetch(timeout=20_000)
-    assert code == 0 and one[:2] == (False, total)  # a tensor is looked at where it lies
+    (one_reader, _, tensor), code = graph.fetch(timeout=20_000)
+    assert code == 0 and one_reader[:2] == (False, total)  # a tensor is looked at where it lies
     assert (tensor.numpy() == frame).all()
 
 

@@ -1,4 +1,4 @@
-"""Building graphs: init, names, nodes, outputs (behaviours 1, 2, 5 to 10)."""
+"""Building graphs: init, names, nodes, outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def six(a):
     return (a,) * 6
 
 
-def test_init_checks() -> None:
+def test_init_checks_its_options_and_comes_before_graphs() -> None:
     df.finalize()
     with pytest.raises(TypeError):
         df.init()
@@ -57,7 +57,7 @@ def test_second_init_is_ignored() -> None:
     assert df.dataflow._global_options is None
 
 
-def test_names_restart(flow) -> None:
+def test_names_count_from_the_start_after_finalize(flow) -> None:
     def names():
         return [
             df.FlowNode(1, 1).name,
@@ -81,18 +81,18 @@ def test_names_are_unique_whatever_is_asked(flow) -> None:
 
 
 def test_names_from_any_thread(flow) -> None:
-    made: list[str] = []
+    names: list[str] = []
     threads = [
-        threading.Thread(target=lambda: made.extend(df.FlowNode(1, 1).name for _ in range(50))) for _ in range(8)
+        threading.Thread(target=lambda: names.extend(df.FlowNode(1, 1).name for _ in range(50))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == len(set(made)) == 400
+    assert len(names) == len(set(names)) == 400
 
 
-def test_call_of_a_node(flow) -> None:
+def test_a_node_is_called_with_its_inputs_and_gives_its_outputs(flow) -> None:
     data = df.FlowData()
     assert df.FlowNode(1, 0)(data) is None
     assert isinstance(df.FlowNode(1, 1)(data), df.dataflow.FlowOutput)
@@ -109,13 +109,13 @@ def test_call_of_a_node(flow) -> None:
     assert code_of(error) == 145000 and node.name in str(error.value)
 
 
-def test_flow_data_refuses(flow) -> None:
+def test_flow_data_refuses_a_wrong_class_or_schema(flow) -> None:
     for arguments in ({"data_cls": int}, {"schema": [1]}, {"schema": df.DT_FLOAT}):
         with pytest.raises(df.DfException):
             df.FlowData(**arguments)
 
 
-def test_maps(flow) -> None:
+def test_a_node_maps_only_its_own_ports_and_points(flow) -> None:
     node, point = df.FlowNode(2, 2), df.GraphProcessPoint(df.Framework.ONNX, "x.onnx")
     with pytest.raises(df.DfException):
         node.map_input(0, point, 0)  # not added yet
@@ -134,7 +134,7 @@ def test_maps(flow) -> None:
             node.add_process_point(bad)
 
 
-def test_batch_arguments() -> None:
+def test_batches_have_defaults_and_refuse_other_types() -> None:
     assert (df.TimeBatch().time_window, df.TimeBatch().batch_dim, df.TimeBatch().drop_remainder) == (0, -1, False)
     count = df.CountBatch(4, 1, 10, True)
     assert (count.batch_size, count.slide_stride, count.timeout, count.padding) == (4, 1, 10, True)
@@ -148,7 +148,7 @@ def test_batch_arguments() -> None:
         assert code_of(error) == 145000 and isinstance(error.value, TypeError)
 
 
-def test_alias(flow) -> None:
+def test_an_alias_is_unique_among_names_and_aliases(flow) -> None:
     first, second = df.FlowNode(1, 1, "first"), df.FlowNode(1, 1, "second")
     assert first.set_alias("nice") is first and first.alias == "nice"
     assert first.set_alias("first").alias == "first"
@@ -159,7 +159,7 @@ def test_alias(flow) -> None:
     assert df.FlowNode(1, 1, "after").name == "after"
 
 
-def test_output_permutation(stub) -> None:
+def test_outputs_keep_the_order_of_the_list(stub) -> None:
     o = df.FlowNode(1, 6)(df.FlowData())
     graph = df.FlowGraph([o[2], o[1], o[0], o[0], o[5], o[3], o[0]])
     assert graph._output_idx_mapping == [4, 3, 0, 1, 6, 5, 2]
@@ -186,7 +186,7 @@ def test_inputs_are_sorted_by_name(flow) -> None:
     assert [data.name for data in graph._input_datas].index("FlowData_10") == 2
 
 
-def test_graph_refuses(flow) -> None:
+def test_a_graph_refuses_what_are_no_outputs_or_options(flow) -> None:
     output = one.fnode()(df.FlowData())
     for bad in ((output,), output, [1], None, [None]):
         with pytest.raises(df.DfException) as error:
@@ -234,7 +234,7 @@ def test_counts_have_to_agree(flow) -> None:
         graph.feed({data: 1})
 
 
-def test_setters(flow) -> None:
+def test_setters_of_the_graph_check_and_reach_the_plan(flow) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([one.fnode()(data)])
     for cache, timeout in ((-1, 1), (1025, 1), (1, 0), (1, 600001), (1, -2), ("1", 1)):
@@ -263,7 +263,7 @@ def test_setters(flow) -> None:
         assert code_of(error) == 145000
 
 
-def test_deploy_template(flow, tmp_path: pathlib.Path, capsys) -> None:
+def test_the_deployment_template_lists_every_node_by_its_alias(flow, tmp_path: pathlib.Path, capsys) -> None:
     data = df.FlowData()
     first, second = one.fnode(), one.fnode().set_alias("last")
     graph = df.FlowGraph([second(first(data))])
@@ -294,10 +294,10 @@ def test_attributes_reach_the_plan(flow) -> None:
     node.set_balance_gather()
     node.set_balance_scatter()  # too late
     node.set_alias("it")
-    made = df.FlowGraph([node(data, data)]).plan().nodes[0]
-    assert made.batches == {1: CountRule(3, 1, 5, True), 0: TimeRule(-1, 0)}
-    assert (made.depth, made.overwrite, made.balance, made.alias) == (7, True, "gather", "it")
-    assert made.functions[0].inputs == (1, 0)
+    planned = df.FlowGraph([node(data, data)]).plan().nodes[0]
+    assert planned.batches == {1: CountRule(3, 1, 5, True), 0: TimeRule(-1, 0)}
+    assert (planned.depth, planned.overwrite, planned.balance, planned.alias) == (7, True, "gather", "it")
+    assert planned.functions[0].inputs == (1, 0)
     node.set_attr("_flow_attr", False)
     plain = df.FlowGraph([df.dataflow.FlowOutput(node, 0)]).plan().nodes[0]
     assert (plain.depth, plain.overwrite) == (128, False)
@@ -309,7 +309,7 @@ def test_attributes_reach_the_plan(flow) -> None:
             node.set_attr(name, value)
 
 
-def test_edges(flow) -> None:
+def test_the_plan_has_every_edge_of_the_drawing(flow) -> None:
     data = df.FlowData()
     first = one.fnode()
     mid = first(data)
@@ -321,7 +321,7 @@ def test_edges(flow) -> None:
     assert plan.outputs == (Port(b, 0), Port(a, 0))
 
 
-def test_import_is_light() -> None:
+def test_the_import_loads_no_heavy_library() -> None:
     code = (
         "import sys, dataflow, dataflow.flow_func, dataflow.plugin;"
         "heavy = {'cloudpickle', 'jinja2', 'torch', 'onnx', 'onnxruntime', 'rich', 'ray', 'ml_dtypes'} & set(sys.modules);"
@@ -330,7 +330,7 @@ def test_import_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_public_names() -> None:
+def test_the_public_names_are_those_of_the_manual() -> None:
     expected = {
         "utils",
         "DT_BOOL",
@@ -379,7 +379,7 @@ def test_public_names() -> None:
     assert [(each.name, each.value) for each in df.Framework] == [("TENSORFLOW", 1), ("ONNX", 2), ("MINDSPORE", 3)]
 
 
-def test_engine_of_the_environment(monkeypatch) -> None:
+def test_the_environment_chooses_the_engine(monkeypatch) -> None:
     df.finalize()
     monkeypatch.setenv("SOFTNPU_FLOW_ENGINE", "stub")
     df.init({})

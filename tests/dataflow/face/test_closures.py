@@ -30,17 +30,17 @@ def closures(tmp_path: Path) -> Any:
 
 
 def test_closure_runs_a_model_by_key(tmp_path: Path) -> None:
-    found = closures(tmp_path)
+    running = closures(tmp_path)
     for timeout in (-1, 5000):
-        code, outputs = found.run("net", [tensor(A, trans_id=5), tensor(B)], timeout)
-        assert code == 0 and [one.trans_id for one in outputs] == [5, 5]
+        code, outputs = running.run("net", [tensor(A, trans_id=5), tensor(B)], timeout)
+        assert code == 0 and [message.trans_id for message in outputs] == [5, 5]
         np.testing.assert_array_equal(arrays(dict(enumerate(outputs)))[0], A + B)
-        assert not any(one.payload.owned for one in outputs)
-    found.close()
+        assert not any(message.payload.owned for message in outputs)
+    running.close()
 
 
 def test_every_failure_of_a_closure_is_564000(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = closures(tmp_path)
+    running = closures(tmp_path)
     for key, inputs, timeout in (
         ("other", [tensor(A), tensor(B)], -1),
         ("net", [tensor(A)], -1),
@@ -48,18 +48,18 @@ def test_every_failure_of_a_closure_is_564000(tmp_path: Path, capsys: pytest.Cap
         ("net", [tensor(A), tensor(B[:1])], 1000),
         ("net", [tensor(A), tensor(B)], -2),
     ):
-        assert found.run(key, inputs, timeout) == (codes.FUNC_FAILED, [])
+        assert running.run(key, inputs, timeout) == (codes.FUNC_FAILED, [])
     said = capsys.readouterr().out
     assert "there are: net" in said and "the model takes [2, 3]" in said and "timeout is -2" in said
-    assert found.run("net", [tensor(A), tensor(B)], -1)[0] == 0
-    found.close()
+    assert running.run("net", [tensor(A), tensor(B)], -1)[0] == 0
+    running.close()
 
 
 def test_closure_that_takes_too_long_is_given_up_and_blocks_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    found, gate, runs = closures(tmp_path), threading.Event(), []
+    running, gate, runs = closures(tmp_path), threading.Event(), []
     real = ModelBody.results
 
     def slow(self: Any, messages: Any) -> Any:
@@ -70,16 +70,16 @@ def test_closure_that_takes_too_long_is_given_up_and_blocks_nobody(
     monkeypatch.setattr(ModelBody, "results", slow)
     for _ in range(3):
         began = time.monotonic()
-        assert found.run("net", [tensor(A), tensor(B)], 100) == (codes.FUNC_FAILED, [])
+        assert running.run("net", [tensor(A), tensor(B)], 100) == (codes.FUNC_FAILED, [])
         assert 0.08 < time.monotonic() - began < 15
     began = time.monotonic()
-    found.close()
+    running.close()
     assert time.monotonic() - began < 10
     gate.set()
-    helpers = [one for one in threading.enumerate() if one.name == "closure-net"]
-    for one in helpers:
-        assert one.daemon
-        one.join(10)
+    helpers = [thread for thread in threading.enumerate() if thread.name == "closure-net"]
+    for thread in helpers:
+        assert thread.daemon
+        thread.join(10)
     assert len(runs) == 1  # what was given up before it began was never begun
 
 
@@ -93,15 +93,15 @@ def nested(tmp_path: Path) -> Plan:
 
 def test_closure_runs_a_nested_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
-    found = Closures({"graph": nested(tmp_path)})
+    running = Closures({"graph": nested(tmp_path)})
     for turn in range(3):
-        code, outputs = found.run("graph", [tensor(A + turn, trans_id=40 + turn), tensor(B)], 5000)
-        assert code == 0 and [one.trans_id for one in outputs] == [40 + turn] * 2
+        code, outputs = running.run("graph", [tensor(A + turn, trans_id=40 + turn), tensor(B)], 5000)
+        assert code == 0 and [message.trans_id for message in outputs] == [40 + turn] * 2
         np.testing.assert_allclose(arrays(dict(enumerate(outputs)))[1], (A + turn + B) * (A + turn) - B, rtol=1e-6)
-        assert found.run("graph", [tensor(A), tensor(B[:1])], 5000) == (codes.FUNC_FAILED, [])
-    assert found.run("graph", [tensor(A)], -1) == (codes.FUNC_FAILED, [])
+        assert running.run("graph", [tensor(A), tensor(B[:1])], 5000) == (codes.FUNC_FAILED, [])
+    assert running.run("graph", [tensor(A)], -1) == (codes.FUNC_FAILED, [])
     assert "the graph has 2" in capsys.readouterr().out
-    found.close()
+    running.close()
 
 
 def test_model_that_cannot_be_loaded_fails_at_the_start() -> None:

@@ -1,4 +1,4 @@
-"""Feed and fetch as the program sees them: arguments, codes, conversions (behaviours 16 to 28), on the inline engine."""
+"""Feed and fetch as the program sees them: arguments, codes, conversions, on the inline engine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import dataflow as df
 import dataflow.flow_func as ff
+from softnpu.flow.application import control
 
 FAILED = 0xFFFFFFFF
 
@@ -50,7 +51,7 @@ def pair():
     return (*data, df.FlowGraph([add.fnode()(*data)]))
 
 
-def test_quick_start(flow) -> None:
+def test_a_function_adds_the_two_arrays_that_were_fed(flow) -> None:
     a, b, graph = pair()
     assert graph.feed({a: np.array([[1, 2]], np.int32), b: np.array([[2, 3]], np.int32)}) == 0
     [result], code = graph.fetch()
@@ -74,7 +75,7 @@ def test_codes_of_wrong_arguments(flow, capsys) -> None:
     assert graph.feed({a: 1, b: 2, other: 3}) == 0 and graph.fetch() == ([3], 0)
 
 
-def test_schema(flow) -> None:
+def test_a_schema_converts_for_feed_data_and_checks_for_feed(flow) -> None:
     data, graph = relay(df.TensorDesc(df.DT_FLOAT, [2]))
     assert graph.feed_data({data: [1, 2]}) == 0
     [tensor], _, code = graph.fetch_data()
@@ -86,7 +87,7 @@ def test_schema(flow) -> None:
     assert graph.feed({data: df.Tensor(np.array([1, 2], np.float32))}) == 0
 
 
-def test_timeouts(flow) -> None:
+def test_timeouts_of_feed_and_fetch_are_checked_and_kept(flow) -> None:
     a, b, graph = pair()
     assert graph.fetch(timeout=0) == ([], FAILED)
     tensors, info, code = graph.fetch_data(timeout=0)
@@ -101,7 +102,7 @@ def test_timeouts(flow) -> None:
         graph.fetch(timeout=None)
 
 
-def test_indexes(flow) -> None:
+def test_indexes_choose_outputs_and_wrong_ones_are_told(flow) -> None:
     a = df.FlowData()
     first, second = same.fnode(), same.fnode()
     mid = first(a)
@@ -121,7 +122,7 @@ def test_indexes(flow) -> None:
             call()
 
 
-def test_flow_info_travels(flow) -> None:
+def test_flow_info_comes_back_as_it_was_fed(flow) -> None:
     data, graph = relay()
     for number in (1, 2, 3):
         info = df.FlowInfo(10 * number, 20 * number, df.FlowFlag.DATA_FLOW_FLAG_SEG)
@@ -132,7 +133,7 @@ def test_flow_info_travels(flow) -> None:
         assert back.transaction_id == number and back.user_data == bytes([number]) * 64
 
 
-def test_own_transaction_ids(flow) -> None:
+def test_own_transaction_ids_may_repeat_and_not_go_back(flow) -> None:
     data, graph = relay()
     graph.set_contains_n_mapping_node(True)
 
@@ -147,13 +148,13 @@ def test_own_transaction_ids(flow) -> None:
     assert other.fetch_data()[1].transaction_id == 1
 
 
-def test_partial_inputs(flow) -> None:
+def test_partial_inputs_wait_for_the_others(flow) -> None:
     a, b, graph = pair()
     assert graph.feed({a: 1}, partial_inputs=True) == 0 and graph.fetch(timeout=0) == ([], 207013)
     assert graph.feed({b: 5}, partial_inputs=True) == 0 and graph.fetch() == ([6], 0)
 
 
-def test_end_of_stream(flow) -> None:
+def test_an_end_of_stream_passes_without_data(flow) -> None:
     _data, graph = relay()
     for empty in ({}, None):
         assert graph.feed_data(empty, df.FlowInfo(flow_flags=df.FlowFlag.DATA_FLOW_FLAG_EOS)) == 0
@@ -161,7 +162,7 @@ def test_end_of_stream(flow) -> None:
         assert (tensors, info.flow_flags, code) == ([], 1, 0)
 
 
-def test_none_and_objects(flow) -> None:
+def test_none_objects_and_tensors_come_back_as_they_are(flow) -> None:
     a = df.FlowData()
     graph = df.FlowGraph([same.fnode()(a)])
     for value in (None, {"k": [1, "x"]}, "text", b"bytes"):
@@ -175,7 +176,7 @@ def test_none_and_objects(flow) -> None:
     assert isinstance(graph.fetch()[0][0], df.Tensor)  # a function gets tensors from feed_data
 
 
-def test_failed_messages(flow, capsys) -> None:
+def test_a_failed_message_gives_its_code_and_the_next_one_passes(flow, capsys) -> None:
     data, graph = relay()
     graph.feed_data({data: [-1]})
     assert graph.fetch() == ([], 145000)
@@ -194,7 +195,7 @@ def test_objects_are_not_for_fetch_data(flow, capsys) -> None:
     assert (tensors, code) == ([], 145000) and "fetch()" in capsys.readouterr().out
 
 
-def test_compile_only(flow) -> None:
+def test_a_graph_that_is_only_compiled_can_be_fed_and_gives_nothing(flow) -> None:
     a = df.FlowData()
     graph = df.FlowGraph([same.fnode()(a)], {"ge.runFlag": "0"})
     assert graph.feed({a: 1}) == 0 and graph.feed({a: 1}) == 0 and graph.fetch(timeout=0) == ([], FAILED)
@@ -202,7 +203,7 @@ def test_compile_only(flow) -> None:
         graph.set_exception_catch(True)
 
 
-def test_after_finalize(flow) -> None:
+def test_a_graph_refuses_work_after_finalize(flow) -> None:
     a = df.FlowData()
     graph = df.FlowGraph([same.fnode()(a)])
     graph.feed({a: 1})
@@ -211,6 +212,14 @@ def test_after_finalize(flow) -> None:
         with pytest.raises(df.DfException) as error:
             call()
         assert error.value.error_code == 145001
+
+
+def test_a_closed_graph_is_not_kept(flow) -> None:
+    a = df.FlowData()
+    graph = df.FlowGraph([same.fnode()(a)])
+    graph.feed({a: 1})
+    graph.close()
+    assert graph not in control.state.graphs
 
 
 def test_nested_graph_is_fresh(flow) -> None:

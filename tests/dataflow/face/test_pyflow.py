@@ -1,4 +1,4 @@
-"""`pyflow` and `method` (behaviour 11), the message register (13), and the body of plain functions."""
+"""`pyflow` and `method`, the message register, and the body of plain functions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ANNOTATIONS = [
 
 
 @pytest.mark.parametrize("annotation, count", ANNOTATIONS)
-def test_outputs_of_annotations(annotation: Any, count: int) -> None:
+def test_the_annotation_tells_the_number_of_outputs(annotation: Any, count: int) -> None:
     def function(a):
         return a
 
@@ -71,7 +71,7 @@ def test_outputs_of_annotations(annotation: Any, count: int) -> None:
     assert df.pyflow(function).output_num == count
 
 
-def test_num_returns(flow) -> None:
+def test_num_returns_has_to_agree_with_the_annotation(flow) -> None:
     def function(a, b=1, *c, **d):
         return a, b
 
@@ -80,17 +80,17 @@ def test_num_returns(flow) -> None:
     def plain(self, a, cls):
         return a
 
-    made = df.pyflow(num_returns=2)(function)
-    assert (made.input_num, made.output_num, made.func_name) == (4, 2, "function")
+    decorated = df.pyflow(num_returns=2)(function)
+    assert (decorated.input_num, decorated.output_num, decorated.func_name) == (4, 2, "function")
     assert df.pyflow(plain).input_num == 1 and df.pyflow(num_returns=3)(plain).output_num == 3
     for bad in (3, 1, 0, -1, "2", 2.0):
         with pytest.raises(AssertionError):
             df.pyflow(num_returns=bad)(function)
-    node = made.fnode("ignored", x=1)
+    node = decorated.fnode("ignored", x=1)
     assert (node.input_num, node.output_num, node.name) == (4, 2, "function_fnode")
 
 
-def test_options_refused() -> None:
+def test_unknown_or_wrong_options_are_refused() -> None:
     def function(a):
         return a
 
@@ -111,7 +111,7 @@ def test_options_refused() -> None:
         df.method(stream_input="x")
 
 
-def test_class(flow) -> None:
+def test_a_class_becomes_a_node_with_its_methods(flow) -> None:
     @df.pyflow
     class Worker:
         """Words."""
@@ -152,7 +152,7 @@ def test_class(flow) -> None:
     assert run(body, "x", function=1) == (0, [(1, "x"), (2, 9)])
 
 
-def test_class_refused() -> None:
+def test_classes_that_use_reserved_names_or_have_no_method_are_refused() -> None:
     for name in ("fnode", "_fnode", "_df_from_class"):
         with pytest.raises(TypeError, match=name):
             df.pyflow(type("Bad", (), {name: None}))
@@ -199,7 +199,7 @@ def test_classes_that_name_themselves(flow) -> None:
         Old()
 
 
-def test_calls(flow) -> None:
+def test_a_plain_function_gets_and_gives_its_values(flow) -> None:
     @df.pyflow
     def add(a, b):
         return a + b
@@ -211,7 +211,7 @@ def test_calls(flow) -> None:
     assert body.takes_failures is False and body.takes_exceptions is False
 
 
-def test_tensors_and_none(flow) -> None:
+def test_tensors_and_none_pass_as_they_are(flow) -> None:
     @df.pyflow
     def kinds(a):
         return None if a is None else df.Tensor(a.numpy() * 2)
@@ -235,7 +235,7 @@ def test_results_take_over_the_envelope(flow) -> None:
     assert (out.trans_id, out.user_data, out.start_time, out.end_time, out.flags) == (7, b"u" * 64, 3, 4, 2)
 
 
-def test_generator(flow) -> None:
+def test_every_value_a_generator_yields_is_a_message(flow) -> None:
     @df.pyflow
     def count(n):
         yield from range(n)
@@ -249,7 +249,7 @@ def test_generator(flow) -> None:
     assert run(body_of(pairs), 2) == (0, [(0, 0), (1, 0), (0, 1), (1, -1)])
 
 
-def test_choice_output(flow) -> None:
+def test_choice_output_decides_which_outputs_are_sent(flow) -> None:
     @df.pyflow(num_returns=2, choice_output=lambda value: value is not None)
     def either(a):
         return (a, None) if a > 0 else (None, a)
@@ -265,7 +265,7 @@ def test_choice_output(flow) -> None:
 
 
 @pytest.mark.parametrize("result", [(1,), (1, 2, 3), [1, 2], 5, None])
-def test_wrong_number_of_results(flow, capsys, result) -> None:
+def test_a_wrong_number_of_results_is_564000(flow, capsys, result) -> None:
     @df.pyflow(num_returns=2)
     def wrong(a):
         return result
@@ -274,7 +274,7 @@ def test_wrong_number_of_results(flow, capsys, result) -> None:
     assert "2 outputs" in capsys.readouterr().out
 
 
-def test_exceptions_and_aborts(flow, capsys) -> None:
+def test_an_exception_is_a_code_and_an_abort_is_silence(flow, capsys) -> None:
     @df.pyflow
     def fails(a):
         if a == "abort":
@@ -323,7 +323,7 @@ class Inlet:
         return len(self.values)
 
 
-def test_stream_input(flow) -> None:
+def test_a_stream_input_is_a_python_queue(flow) -> None:
     @df.pyflow(stream_input="Queue")
     def mix(a, b):
         assert isinstance(a, queue.Queue) and a.maxsize == 4
@@ -346,7 +346,7 @@ def test_stream_input(flow) -> None:
     assert body.stream(0, inlets, sink) == 0 and len(sink.sent) == 1  # aborted: not an error
 
 
-def test_queue_refuses(flow) -> None:
+def test_the_queue_of_a_stream_can_only_be_read(flow) -> None:
     from softnpu.flow.functions.run_context import FlowMsgQueue
 
     line = FlowMsgQueue(Inlet([df.Tensor([1]), None]), MsgTypeRegister())
@@ -398,7 +398,7 @@ def _loaded() -> str:
     return "telltale"
 
 
-def test_running_ids(flow, capsys) -> None:
+def test_running_ids_are_known_inside_a_node_only(flow, capsys) -> None:
     @df.pyflow
     class Where:
         def __init__(self):
@@ -424,7 +424,7 @@ class Child(Point):
     pass
 
 
-def test_register() -> None:
+def test_a_message_type_and_its_class_are_registered_once() -> None:
     register = MsgTypeRegister()
     dumps, loads = (lambda point: str(point.x).encode()), (lambda data: Point(int(bytes(data))))
     register.register(1024, Point, dumps, loads)

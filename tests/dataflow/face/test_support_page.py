@@ -55,9 +55,9 @@ NAMES = {(module, row["name"]) for module, row in rows("names")}
 
 @pytest.mark.parametrize("name", ["names", "options"])
 def test_rows_are_well_formed(name: str) -> None:
-    found = rows(name)
-    assert max(Counter((module, row["name"]) for module, row in found).values()) == 1
-    for _, row in found:
+    pairs = rows(name)
+    assert max(Counter((module, row["name"]) for module, row in pairs).values()) == 1
+    for _, row in pairs:
         assert set(row) <= {"name", "is", "doc", "note"}
         assert row.get("is", "yes") in ("yes", "partly", "no", "own")
         if row.get("is") in ("partly", "no"):
@@ -66,15 +66,15 @@ def test_rows_are_well_formed(name: str) -> None:
 
 @pytest.mark.parametrize(("module", "name"), sorted(NAMES))
 def test_every_row_is_a_name_of_its_module(module: str, name: str) -> None:
-    found = importlib.import_module(module)
+    holder = importlib.import_module(module)
     for part in name.split("."):
-        assert hasattr(found, part)
-        found = getattr(found, part)
+        assert hasattr(holder, part)
+        holder = getattr(holder, part)
 
 
 def _exported(module: str) -> set[str]:
-    found = importlib.import_module(module).__all__
-    return {name for name in found if not name.startswith("_")}
+    names = importlib.import_module(module).__all__
+    return {name for name in names if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("module", MODULES)

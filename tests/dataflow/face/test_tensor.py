@@ -1,4 +1,4 @@
-"""TensorDesc, Tensor, alloc_tensor and FlowInfo (behaviours 3, 4, 15)."""
+"""TensorDesc, Tensor, alloc_tensor and FlowInfo."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_data_types(name: str) -> None:
+def test_data_types_have_the_numbers_of_the_manual(name: str) -> None:
     number, kind = NUMBERS[name]
     dtype = getattr(df, name)
     assert int(dtype.dtype) == number and repr(dtype) == name
     assert pickle.loads(pickle.dumps(dtype)) is dtype and copy.deepcopy(dtype) is dtype
-    made = df.Tensor(np.zeros(2, kind))
-    assert made._tensor_desc == df.TensorDesc(dtype, [2]) and made.get_data_type() is kind
+    tensor = df.Tensor(np.zeros(2, kind))
+    assert tensor._tensor_desc == df.TensorDesc(dtype, [2]) and tensor.get_data_type() is kind
 
 
-def test_desc_refuses() -> None:
+def test_a_descriptor_refuses_wrong_types_and_shapes() -> None:
     for dtype in (np.float32, 0, None):
         with pytest.raises(df.DfException) as error:
             df.TensorDesc(dtype, [1])
@@ -51,16 +51,16 @@ def test_desc_equality_and_text() -> None:
         hash(desc)
 
 
-def test_numpy_shares_memory() -> None:
+def test_numpy_shares_the_memory_of_the_tensor() -> None:
     array = np.arange(4, dtype=np.int32)
-    made = df.Tensor(array)
-    made.numpy()[0] = 9
+    tensor = df.Tensor(array)
+    tensor.numpy()[0] = 9
     assert array[0] == 9
-    made.numpy(copy=True)[1] = 9
+    tensor.numpy(copy=True)[1] = 9
     assert array[1] == 1
 
 
-def test_tensor_of_tensor() -> None:
+def test_a_tensor_of_a_tensor_is_a_copy() -> None:
     first = df.Tensor([1.5, 2.5])
     second = df.Tensor(first)
     second.numpy()[0] = 0
@@ -69,7 +69,7 @@ def test_tensor_of_tensor() -> None:
     assert third.numpy().tolist() == [1, 2] and third.get_data_type() is np.int32
 
 
-def test_tensor_refuses() -> None:
+def test_a_tensor_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(df.DfException) as error:
         df.Tensor(np.zeros((4, 4))[:, ::2])
     assert code_of(error) == 145000
@@ -97,42 +97,44 @@ def test_other_byte_order_is_made_native() -> None:
 
 def test_strings_are_unicode() -> None:
     for text in (["grün", "水"], [b"ab", b"c"]):
-        made = df.Tensor(text)
-        assert made._tensor_desc == df.TensorDesc(df.DT_STRING, [2])
+        tensor = df.Tensor(text)
+        assert tensor._tensor_desc == df.TensorDesc(df.DT_STRING, [2])
         with pytest.raises(df.DfException):
-            made.numpy()
-        assert made.numpy(copy=True).tolist() == text
+            tensor.numpy()
+        assert tensor.numpy(copy=True).tolist() == text
 
 
 def test_bf16_is_first_class() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    made = df.Tensor([1.0, 2.5], tensor_desc=df.TensorDesc(dt.DT_BF16, [2]))
-    assert made.numpy().dtype == ml_dtypes.bfloat16 and made.numpy().astype(float).tolist() == [1.0, 2.5]
+    tensor = df.Tensor([1.0, 2.5], tensor_desc=df.TensorDesc(dt.DT_BF16, [2]))
+    assert tensor.numpy().dtype == ml_dtypes.bfloat16 and tensor.numpy().astype(float).tolist() == [1.0, 2.5]
     assert df.Tensor(np.zeros(3, ml_dtypes.bfloat16))._tensor_desc == df.TensorDesc(dt.DT_BF16, [3])
     assert df.alloc_tensor([4], dt.DT_BF16).get_data_size() == 8
     assert not hasattr(df, "DT_BF16")
 
 
-def test_accessors_and_reshape() -> None:
-    made = df.Tensor(np.arange(6, dtype=np.int16))
-    assert (made.get_shape(), made.get_data_size(), made.get_element_cnt()) == ([6], 12, 6)
-    assert made.reshape([2, 3]) == 0 and made.get_shape() == [2, 3] and made.numpy()[1, 0] == 3
-    assert made.reshape([4]) == 164000 and made.reshape([1] * 32 + [6]) == 164000 and made.reshape([-1, 6]) == 164000
-    assert made.get_shape() == [2, 3]
-    again = pickle.loads(pickle.dumps(made))
+def test_a_tensor_tells_its_shape_and_size_and_can_be_reshaped() -> None:
+    tensor = df.Tensor(np.arange(6, dtype=np.int16))
+    assert (tensor.get_shape(), tensor.get_data_size(), tensor.get_element_cnt()) == ([6], 12, 6)
+    assert tensor.reshape([2, 3]) == 0 and tensor.get_shape() == [2, 3] and tensor.numpy()[1, 0] == 3
+    assert (
+        tensor.reshape([4]) == 164000 and tensor.reshape([1] * 32 + [6]) == 164000 and tensor.reshape([-1, 6]) == 164000
+    )
+    assert tensor.get_shape() == [2, 3]
+    again = pickle.loads(pickle.dumps(tensor))
     assert again.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert repr(df.Tensor([1])) == "Tensor(array([1]), tensor_desc=TensorDesc(dtype=DT_INT64, shape=[1]))"
 
 
 @pytest.mark.parametrize("align", [32, 64, 128, 256, 512, 1024])
 def test_alloc_tensor_is_aligned(align: int) -> None:
-    made = df.alloc_tensor((3, 5), np.float32, align)
-    assert made.numpy().ctypes.data % align == 0 and made.get_shape() == [3, 5]
-    made.numpy()[:] = 7
-    assert made.numpy().sum() == 105
+    tensor = df.alloc_tensor((3, 5), np.float32, align)
+    assert tensor.numpy().ctypes.data % align == 0 and tensor.get_shape() == [3, 5]
+    tensor.numpy()[:] = 7
+    assert tensor.numpy().sum() == 105
 
 
-def test_alloc_tensor_refuses() -> None:
+def test_alloc_tensor_refuses_wrong_types_and_alignments() -> None:
     for dtype in ("x", 3, np.complex64, None):
         with pytest.raises(TypeError):
             df.alloc_tensor([1], dtype)
@@ -150,14 +152,14 @@ def test_engines_provide_the_memory() -> None:
 
     core.add_provider(provider)
     try:
-        made = df.alloc_tensor([2, 2], df.DT_INT16, 128)
+        tensor = df.alloc_tensor([2, 2], df.DT_INT16, 128)
     finally:
         core.remove_provider(provider)
-    assert asked == [(8, 128)] and made.numpy().tolist() == [[257, 257], [257, 257]]
+    assert asked == [(8, 128)] and tensor.numpy().tolist() == [[257, 257], [257, 257]]
     assert df.alloc_tensor([2], df.DT_INT16).get_data_size() == 4 and len(asked) == 1
 
 
-def test_flow_info() -> None:
+def test_flow_info_holds_64_bytes_of_user_data() -> None:
     info = df.FlowInfo(1, 2, df.FlowFlag.DATA_FLOW_FLAG_EOS, 4)
     assert repr(info) == "FlowInfo(start_time=1, end_time=2, flow_flags=1, transaction_id=4)"
     info.set_user_data(b"abcd", 2)

@@ -1,4 +1,4 @@
-"""Projects on disk: `create_func_ws` (behaviour 14), workspaces, loading a project back; the embedded engine once."""
+"""Projects on disk: `create_func_ws`, workspaces, loading a project back; the embedded engine once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataflow.tools import create_func_ws
 from dataflow.tools.func_ws_creator import FuncWsCreator
 
 
-def test_create_func_ws(tmp_path: pathlib.Path, monkeypatch, capsys) -> None:
+def test_create_func_ws_asks_and_writes_a_project(tmp_path: pathlib.Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     answers = iter(["n", "yes"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
@@ -49,19 +49,19 @@ def test_create_func_ws(tmp_path: pathlib.Path, monkeypatch, capsys) -> None:
         "A:i0:o0,A:i1:o1",
     ],
 )
-def test_bad_functions(text: str) -> None:
+def test_descriptions_of_functions_that_make_no_sense_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         FuncWsCreator(text)
 
 
-def test_class_name() -> None:
+def test_the_class_is_named_after_its_functions() -> None:
     assert FuncWsCreator("a:i0:o0,b:i1:o1,c:i2:o2,d:i3:o3,e:i4:o4").clz_name == "ABCD"
     assert FuncWsCreator("a:i0:o0", "Own").clz_name == "Own"
     with pytest.raises(ValueError):
         FuncWsCreator("a:i0:o0", "no name")
 
 
-def test_project_runs(flow, tmp_path: pathlib.Path) -> None:
+def test_a_project_that_was_filled_in_runs(flow, tmp_path: pathlib.Path) -> None:
     root = tmp_path / "ws"
     FuncWsCreator("Double:i0:o0,Negate:i1:o1", "Both", str(root)).generate()
     path = root / "src_python" / "func_both.py"
@@ -124,7 +124,7 @@ class Counter:
         return self.value, self.pid, os.getpid()
 
 
-def test_state_in_another_process() -> None:
+def test_state_of_a_node_lives_in_another_process() -> None:
     df.finalize()
     df.init({"softnpu.flow.engine": "embedded"})
     try:

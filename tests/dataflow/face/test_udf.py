@@ -1,4 +1,4 @@
-"""Low-level UDF classes: parameters (40), the run context, messages, wrappers, balance arguments (59)."""
+"""Low-level UDF classes: parameters, the run context, messages, wrappers, balance arguments."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Adder:
         return
 
 
-def test_udf_class(capsys) -> None:
+def test_a_class_of_wrapped_methods_becomes_a_node(capsys) -> None:
     point = df.FuncProcessPoint(py_func=Adder)
     point.set_init_param("offset", 10)
     names = [each.name for each in point.functions]
@@ -115,7 +115,7 @@ def test_failed_init_is_an_error_of_the_deployment() -> None:
     assert code_of(error) == 164001
 
 
-def test_class_checks() -> None:
+def test_a_class_without_wrapped_methods_or_with_wrong_ports_is_refused() -> None:
     class Nothing:
         pass
 
@@ -134,7 +134,7 @@ def test_class_checks() -> None:
             df.FuncProcessPoint(**arguments)
 
 
-def test_attributes(capsys) -> None:
+def test_init_parameters_are_read_back_with_their_types(capsys) -> None:
     values = {
         "int": 3, "ints": [1, 2], "intss": [[1], [2, 3]], "bool": True, "bools": [True, False], "float": 0.5, "floats": [0.5],
         "str": "s", "strs": ["a", "b"], "tensor_dtype": df.DT_INT8, "tensor_dtypes": [df.DT_INT8, df.DT_FLOAT],
@@ -207,7 +207,7 @@ def test_messages_of_a_context() -> None:
     assert repr(raw) == "FlowMsg(msg_type=3000, ret_code=9900001, start_time=4, end_time=0, flow_flags=1)"
 
 
-def test_set_output_refuses(capsys) -> None:
+def test_set_output_refuses_wrong_ports_and_values(capsys) -> None:
     sink = Sink()
     ctx = context(sink, tensor_message([1]))
     assert ctx.set_output(2, np.zeros(1)) == 164000 and ctx.set_output(-1, np.zeros(1)) == 164000
@@ -233,7 +233,7 @@ def test_user_data_is_the_requested_slice() -> None:
     assert context(Sink()).get_user_data(2) == b"\0\0"
 
 
-def test_raise_exception() -> None:
+def test_raising_an_exception_needs_set_exception_catch() -> None:
     sink = Sink()
     context(sink, tensor_message([1], 6), catch=True).raise_exception(-100, 8)
     assert sink.raised == [(-100, 8, 6)]
@@ -241,7 +241,7 @@ def test_raise_exception() -> None:
         context(sink, tensor_message([1], 6)).raise_exception(-100, 8)
 
 
-def test_balance() -> None:
+def test_balance_arguments_label_the_messages() -> None:
     def send(role: str, rows: int, cols: int, policy: ff.AffinityPolicy, positions: list[tuple[int, int]], count: int):
         sink = Sink()
         config = ff.BalanceConfig(rows, cols, policy)
@@ -265,7 +265,7 @@ def test_balance() -> None:
     assert send("scatter", 256, 256, no, places, 3)[0] == 0
 
 
-def test_logger(capsys) -> None:
+def test_the_logger_formats_and_keeps_to_its_level(capsys) -> None:
     from dataflow.utils import log
 
     before = log.get_log_level()
@@ -285,7 +285,7 @@ def test_logger(capsys) -> None:
     assert "value 3 of x" in text and "wrong %d" in text and "hidden" not in text and "run line" in text
 
 
-def test_logger_limits(capsys) -> None:
+def test_the_logger_limits_a_flood_of_lines(capsys) -> None:
     own = ff.FlowFuncLogger()
     for number in range(1500):
         own.error("line %d", number)

@@ -184,7 +184,7 @@ def test_a_constructor_that_raises_is_reported_once(capfd: pytest.CaptureFixture
     assert everything.count("ValueError: not today") == everything.count("Traceback") == 1
 
 
-def test_on_death_end() -> None:
+def test_with_on_death_end_the_first_death_ends_the_graph() -> None:
     chain = Chain(on_death="end")
     chain.feed("exit")
     began = time.monotonic()
@@ -218,7 +218,7 @@ def test_memory_that_grows_ends_in_a_failed_call() -> None:
 
 
 @pytest.mark.parametrize("order", ["list", "three", "one"])
-def test_wrong_number_of_results(order: str) -> None:
+def test_a_wrong_number_of_results_fails_its_transaction_only(order: str) -> None:
     data = df.FlowData()
     first, second = two.fnode()(data)
     graph = df.FlowGraph([first, second])
@@ -236,7 +236,7 @@ def test_strict_stops_the_node_as_the_real_engine_does() -> None:
     assert chain.fetch(timeout=300) == QUEUE_EMPTY
 
 
-def test_the_zygote_dies() -> None:
+def test_a_dead_zygote_is_replaced_when_it_is_needed() -> None:
     from softnpu.flow.engines.embedded.zygote import zygote
 
     chain = Chain()
@@ -279,7 +279,7 @@ def run_program(tmp_path: Path, rest: str) -> tuple[subprocess.Popen[str], list[
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_workers_end_when_the_application_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     program, pids = run_program(tmp_path, "graph.fetch()")
     assert pids and all(map(alive, pids))
     program.send_signal(number)
@@ -301,7 +301,7 @@ def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
     assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
-def test_a_program_that_just_ends(tmp_path: Path) -> None:
+def test_a_program_that_just_ends_leaves_no_worker(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "")
     _, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (0, "")
@@ -335,7 +335,7 @@ def test_nothing_in_dev_shm_and_no_descriptor_left() -> None:
     assert len(os.listdir("/proc/self/fd")) <= count + 2  # the zygote's socket
 
 
-def test_feeding_after_the_end() -> None:
+def test_feeding_after_the_end_is_an_error() -> None:
     chain = Chain()
     chain.feed(0)
     assert chain.fetch() == 0

@@ -159,8 +159,8 @@ class Book:
     def fetch(self, timeout: int) -> tuple[list[object], object]:
         return self.graph.fetch(timeout=timeout)
 
-    def read(self, found: object) -> int:
-        return int(found)  # type: ignore[call-overload]
+    def read(self, fetched: object) -> int:
+        return int(fetched)  # type: ignore[call-overload]
 
     def step(self, number: int) -> None:
         self.feed(number)
@@ -195,9 +195,9 @@ class Frames(Book):
     def value(self, number: int) -> object:
         return np.full(20_000, number, np.int32)
 
-    def read(self, found: object) -> int:
-        assert isinstance(found, np.ndarray)
-        return int(found[0]) if (found == found[0]).all() else -1
+    def read(self, fetched: object) -> int:
+        assert isinstance(fetched, np.ndarray)
+        return int(fetched[0]) if (fetched == fetched[0]).all() else -1
 
 
 def test_frames_in_shared_memory_are_whole() -> None:
@@ -209,15 +209,15 @@ def test_frames_in_shared_memory_are_whole() -> None:
 
 
 class Pairs(Book):
-    def read(self, found: object) -> int:
-        first, second = found  # type: ignore[misc]
+    def read(self, fetched: object) -> int:
+        first, second = fetched  # type: ignore[misc]
         return int(first) if first == second else -1
 
 
 def test_two_inputs_are_fed_both_or_none() -> None:
-    one, two = df.FlowData(), df.FlowData()
-    book = Pairs(df.FlowGraph([pair.fnode()(one, same.fnode()(two))]), one, two)
-    assert book.graph.feed({one: 0, two: 0}) == 0 and book.graph.fetch(timeout=5000) == ([(0, 0)], 0)
+    left, right = df.FlowData(), df.FlowData()
+    book = Pairs(df.FlowGraph([pair.fnode()(left, same.fnode()(right))]), left, right)
+    assert book.graph.feed({left: 0, right: 0}) == 0 and book.graph.fetch(timeout=5000) == ([(0, 0)], 0)
     assert stormed(Interrupt, book.step, 4) == ROUNDS
     book.check()
 
@@ -235,8 +235,8 @@ class Aligned(Book):
             self.got += (came,)
         return bool(came)
 
-    def read(self, found: object) -> int:
-        first, second = (int(each.numpy()[0]) for each in found)  # type: ignore[attr-defined]
+    def read(self, fetched: object) -> int:
+        first, second = (int(each.numpy()[0]) for each in fetched)  # type: ignore[attr-defined]
         return first if first == second else -1
 
 

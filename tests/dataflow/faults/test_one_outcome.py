@@ -20,18 +20,18 @@ class Forgetful:
 class Pair:
     @ff.proc_wrapper("i0,i1,o0")
     def together(self, context: Any, messages: list[Any]) -> int:
-        made = context.alloc_tensor_msg([2], df.DT_INT32)
-        made.get_tensor().numpy()[:] = [one.get_tensor().numpy()[0] for one in messages]
-        return int(context.set_output(0, made))
+        pair = context.alloc_tensor_msg([2], df.DT_INT32)
+        pair.get_tensor().numpy()[:] = [message.get_tensor().numpy()[0] for message in messages]
+        return int(context.set_output(0, pair))
 
 
 def node(kind: type, inputs: int) -> df.FlowNode:
-    made, point = df.FlowNode(inputs, 1), df.FuncProcessPoint(py_func=kind)
-    made.add_process_point(point)
+    flow_node, point = df.FlowNode(inputs, 1), df.FuncProcessPoint(py_func=kind)
+    flow_node.add_process_point(point)
     for index in range(inputs):
-        made.map_input(index, point, index)
-    made.map_output(0, point, 0)
-    return made
+        flow_node.map_input(index, point, index)
+    flow_node.map_output(0, point, 0)
+    return flow_node
 
 
 def test_a_failure_after_the_result_does_not_shift_pairs(engine: str) -> None:

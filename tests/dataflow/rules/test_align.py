@@ -267,7 +267,7 @@ class _SlowModel:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_alignment_against_a_plain_model(seed: int) -> None:
+def test_alignment_does_what_a_plain_model_does(seed: int) -> None:
     dice = random.Random(seed)
     size = dice.choice([2, 3, 4])
     rule = AlignRule(dice.choice([1, 2, 5, 50]), dice.choice([-1, 30, 200]), dice.random() < 0.5)

@@ -50,7 +50,7 @@ def test_count_batch_stacks_on_a_new_leading_dimension() -> None:
     assert batch.deadline() is None
 
 
-def test_envelope_of_a_batch() -> None:
+def test_a_batch_begins_as_its_first_message_and_ends_as_its_last() -> None:
     batch = CountBatch(CountRule(2))
     first, last = _tensor([1], 7, (3, 5)), _tensor([2], 8, (6, 9), flags=SEG)
     first.user_data, first.user_trans = b"who", True
@@ -69,13 +69,13 @@ def test_arrays_stay_arrays() -> None:
     assert (result.payload.form, result.msg_type, _values([result])) == (ARRAY, PICKLED, [[[1.5, 2.5], [3.5, 4.5]]])
 
 
-def test_sliding_by_one() -> None:
+def test_a_stride_of_one_slides_by_one_message() -> None:
     batch = CountBatch(CountRule(3, slide_stride=1))
     assert _values(_feed(batch, map(_tensor, range(1, 6)))) == [[1, 2, 3], [2, 3, 4], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("stride", [0, 2])
-def test_no_sliding(stride: int) -> None:
+def test_a_stride_of_nothing_or_a_whole_batch_does_not_slide(stride: int) -> None:
     batch = CountBatch(CountRule(2, slide_stride=stride))
     assert _values(_feed(batch, map(_tensor, range(5)))) == [[0, 1], [2, 3]]
 
@@ -187,7 +187,7 @@ def test_messages_that_left_are_told_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_count_batch_against_a_plain_model(seed: int) -> None:
+def test_a_count_batch_does_what_a_plain_model_does(seed: int) -> None:
     """The model keeps the whole history and where the window begins."""
     dice = random.Random(seed)
     size = dice.randint(1, 6)
@@ -235,7 +235,7 @@ def test_dimension_minus_one_is_new_and_wants_equal_shapes() -> None:
     assert _values(_feed(batch, [_tensor([1, 2], span=(4, 5)), _tensor([3], span=(5, 6))])) == [164000]
 
 
-def test_other_dimension() -> None:
+def test_a_time_batch_joins_along_another_dimension() -> None:
     batch = TimeBatch(TimeRule(4, batch_dim=1))
     parts = [np.arange(6).reshape(2, 3), np.arange(4).reshape(2, 2)]
     (result,) = _feed(batch, [_tensor(parts[0], span=(0, 1)), _tensor(parts[1], span=(3, 4))])
@@ -321,7 +321,7 @@ def test_failure_keeps_its_code() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_time_batch_against_a_plain_model(seed: int) -> None:
+def test_a_time_batch_does_what_a_plain_model_does(seed: int) -> None:
     """The model decides over the whole list of spans since the last reset."""
     dice = random.Random(seed)
     rule = TimeRule(dice.choice([-1, 4, 7]), 0, dice.random() < 0.5)

@@ -62,7 +62,7 @@ def _refused(folder: Path, content: Any, *words: str) -> None:
         ("00000:0:0", [(0, 0, 0, 0)]),
     ],
 )
-def test_device_texts(text: str, wanted: list[tuple[int, ...]]) -> None:
+def test_texts_of_devices_are_lists_and_ranges(text: str, wanted: list[tuple[int, ...]]) -> None:
     assert deploy.parse_devices(text) == [Device(*numbers) for numbers in wanted]
 
 
@@ -74,7 +74,7 @@ def test_device_texts(text: str, wanted: list[tuple[int, ...]]) -> None:
         "0:0~255:0~256", "0:0~32767:0~32767:0~32767",
     ],
 )  # fmt: skip
-def test_bad_device_texts(tmp_path: Path, text: str) -> None:
+def test_texts_that_name_no_devices_are_refused(tmp_path: Path, text: str) -> None:
     _refused(tmp_path, {"batch_deploy_info": [_batch("a", devices=text)]}, "batch_deploy_info[0].logic_device_list")
 
 
@@ -195,7 +195,7 @@ def test_unknown_keys_are_named_and_ignored(tmp_path: Path, monkeypatch: pytest.
     assert "batch_deploy_inof" in lines[0]
 
 
-def test_invoke_list(tmp_path: Path) -> None:
+def test_an_invoke_list_gives_closures_their_devices_and_files(tmp_path: Path) -> None:
     _file(tmp_path, {}, "inner.json")
     invokes = [
         {"invoke_name": "k", "logic_device_list": "0:0:1", "redundant_logic_device_list": "0:0:2"},

@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_164000(
     assert (message.data_label, message.route_label) == (0, 0)
 
 
-def test_largest_matrix() -> None:
+def test_the_largest_matrix_has_labels_up_to_65536() -> None:
     message = Message(trans_id=1)
     assert balance([message], "scatter", 256, 256, NO_AFFINITY, [(255, 255)])[0] == 0
     assert (message.data_label, message.route_label) == (65536, 65536)

@@ -68,16 +68,16 @@ def test_cycle_is_named_in_the_direction_of_the_data() -> None:
     _refused(plan, "cycle: ", "a → b → c", "no loops")
 
 
-def test_own_output() -> None:
+def test_a_node_may_not_consume_its_own_output() -> None:
     edges = {Port(-1, 0): (Port(0, 0),), Port(0, 0): (Port(0, 1),)}
     _refused(_plan(_node("a", 2), edges=edges), "node a consumes its own output 0 on input 1")
 
 
-def test_unconnected_input() -> None:
+def test_an_unconnected_input_is_named() -> None:
     _refused(_plan(_node("a", 2)), "input 1 of node a is not connected")
 
 
-def test_two_sources() -> None:
+def test_an_input_with_two_sources_is_refused() -> None:
     edges = {Port(-1, 0): (Port(0, 0), Port(1, 0)), Port(0, 0): (Port(1, 0),)}
     _refused(
         _plan(_node("a"), _node("b"), edges=edges),
@@ -99,17 +99,17 @@ def test_two_sources() -> None:
         {Port(-2, 0): (Port(0, 0),)},
     ],
 )
-def test_edges_to_nowhere(edges: dict[Port, tuple[Port, ...]]) -> None:
+def test_edges_to_nowhere_are_refused(edges: dict[Port, tuple[Port, ...]]) -> None:
     _refused(_plan(_node("a"), edges=edges), "does not exist")
 
 
-def test_outputs() -> None:
+def test_a_graph_needs_outputs_that_are_outputs_of_nodes() -> None:
     _refused(replace(_plan(_node("a")), outputs=()), "no output")
     _refused(replace(_plan(_node("a")), outputs=(Port(0, 1),)), "no output of a node")
     _refused(replace(_plan(_node("a")), outputs=(Port(-1, 0),)), "no output of a node")
 
 
-def test_names() -> None:
+def test_names_and_aliases_of_nodes_are_unique() -> None:
     _refused(_plan(_node("a"), _node("a")), "two nodes called a")
     _refused(_plan(_node("a"), _node("b", alias="a")), "two nodes called a")
     check(_plan(_node("a", alias="a"), _node("b", alias="c")))
@@ -128,7 +128,7 @@ def test_names() -> None:
         ((Function("f", (0, 1), (0, 0)),), ["lists an output twice"]),
     ],
 )
-def test_function_indexes(functions: tuple[Function, ...], words: list[str]) -> None:
+def test_functions_take_every_input_once_and_stay_in_range(functions: tuple[Function, ...], words: list[str]) -> None:
     _refused(_plan(_node("a", 2, functions=functions)), "node a", *words)
 
 
@@ -158,7 +158,7 @@ def test_catch_needs_alignment_and_excludes_batches() -> None:
         ((CountRule(2), TimeRule(5)), "one CountBatch or one TimeBatch"),
     ],
 )
-def test_batch_rules(rule: Any, word: str) -> None:
+def test_values_of_batches_are_checked(rule: Any, word: str) -> None:
     _refused(_plan(_node("a", batches={0: rule})), "input 0 of node a", word)
 
 
@@ -169,11 +169,11 @@ def test_a_batch_on_no_input() -> None:
 @pytest.mark.parametrize(
     "rule", [AlignRule(-1), AlignRule(1025), AlignRule(1, 0), AlignRule(1, -2), AlignRule(1, 600001)]
 )
-def test_align_ranges(rule: AlignRule) -> None:
+def test_values_of_alignments_are_checked(rule: AlignRule) -> None:
     _refused(_plan(_node("a"), align=rule), "align_")
 
 
-def test_settings() -> None:
+def test_depth_instances_and_balance_of_a_node_are_checked() -> None:
     _refused(_plan(_node("a", depth=0)), "_flow_attr_depth is 0")
     _refused(_plan(_node("a", instances=())), "no instance")
     _refused(_plan(_node("a", balance="scatter,gather")), "not both")

@@ -180,7 +180,7 @@ def parsed(text: str) -> tuple[dict[str, str], dict[str, list[tuple[dict[str, st
     return types, samples
 
 
-def test_prometheus_text(engine: str) -> None:
+def test_the_prometheus_text_has_every_node_with_its_type(engine: str) -> None:
     graph, data = chain()
     for value in (1, -1, 2):
         graph.feed({data: value})
@@ -277,5 +277,5 @@ def test_port_option_serves_and_a_taken_port_is_refused(
         urllib.request.urlopen(url, timeout=5)
 
 
-def test_memory_of_nobody() -> None:
+def test_the_memory_of_a_process_that_is_gone_is_unknown() -> None:
     assert memory_of(2**22 + 1) is None

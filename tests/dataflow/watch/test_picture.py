@@ -59,7 +59,7 @@ def test_svg_is_xml_with_every_name(flow: dict[str, str]) -> None:
     assert len(paths) == 6
 
 
-def test_live_numbers(flow: dict[str, str]) -> None:
+def test_the_picture_of_a_running_graph_has_its_numbers(flow: dict[str, str]) -> None:
     graph, (left, right) = diamond()
     for value in (1, -2):
         graph.feed({left: value, right: 3})
@@ -69,7 +69,7 @@ def test_live_numbers(flow: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "begins"), [("g.svg", "<svg"), ("g.dot", "digraph"), ("g.mmd", "flowchart LR")])
-def test_files_by_their_suffix(flow: dict[str, str], tmp_path: Path, name: str, begins: str) -> None:
+def test_the_suffix_of_a_file_chooses_the_form(flow: dict[str, str], tmp_path: Path, name: str, begins: str) -> None:
     graph, _ = diamond()
     text = graph.visualize(tmp_path / name)
     assert text.startswith(begins)
@@ -78,7 +78,7 @@ def test_files_by_their_suffix(flow: dict[str, str], tmp_path: Path, name: str, 
     assert all(node.name in text for node in graph.nodes)
 
 
-def test_forms_by_name(flow: dict[str, str], tmp_path: Path) -> None:
+def test_fmt_chooses_the_form_and_an_unknown_suffix_is_refused(flow: dict[str, str], tmp_path: Path) -> None:
     graph, _ = diamond()
     assert graph.visualize(tmp_path / "x.txt", fmt="mermaid").startswith("flowchart")
     with pytest.raises(df.DfException, match=r"x\.png.*svg, dot or mermaid"):
@@ -86,7 +86,7 @@ def test_forms_by_name(flow: dict[str, str], tmp_path: Path) -> None:
     assert not (tmp_path / "x.png").exists()
 
 
-def test_dot_and_mermaid_texts() -> None:
+def test_dot_and_mermaid_have_every_node_and_edge() -> None:
     made = Sketch(
         'a "b"',
         [
@@ -106,7 +106,7 @@ def test_dot_and_mermaid_texts() -> None:
     assert 'n0 -->|"0 → 1, batch of 4"| n1' in mermaid
 
 
-def test_model_and_kinds(flow: dict[str, str]) -> None:
+def test_a_model_is_shown_with_its_file_and_kind(flow: dict[str, str]) -> None:
     data = df.FlowData()
     model = df.GraphProcessPoint(df.Framework.ONNX, "/nowhere/resnet50.onnx").fnode(1, 1, name="net")
     graph = df.FlowGraph([model(data)])
@@ -173,7 +173,7 @@ def test_no_crossings_where_none_are_needed() -> None:
     assert orders[0] == orders[1] == orders[2]
 
 
-def test_names_that_are_hard(flow: dict[str, str]) -> None:
+def test_hard_names_are_escaped(flow: dict[str, str]) -> None:
     made = Sketch("g", [Box("a\x00b\x1b]", FUNCTION), Box("图像" * 40, FUNCTION), Box("x" * 300, FUNCTION)], [])
     root = ElementTree.fromstring(render(made, "svg"))
     assert float(root.get("width", 0)) < 900
@@ -181,7 +181,7 @@ def test_names_that_are_hard(flow: dict[str, str]) -> None:
     assert any("x" * 300 in each for each in titles)  # the whole name is in the tip
 
 
-def test_time_for_a_large_graph() -> None:
+def test_a_large_graph_is_drawn_in_time() -> None:
     began = time.perf_counter()
     render(random_sketch(64, 1), "svg")
     assert time.perf_counter() - began < 20

@@ -27,6 +27,11 @@ def add(x, y):  # type: ignore[no-untyped-def]
 
 
 @df.pyflow
+def add_one(x):  # type: ignore[no-untyped-def]
+    return x + 1
+
+
+@df.pyflow
 def same(x):  # type: ignore[no-untyped-def]
     return x
 
@@ -41,7 +46,7 @@ def test_report_before_the_first_feed(flow: dict[str, str]) -> None:
     assert graph.report() == "graph quiet was not fed yet, so nothing can come out"
 
 
-def test_a_long_call(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_call_is_named_when_nothing_comes_out(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     if engine != "embedded":
         pytest.skip("inline is inside feed meanwhile; the rows of Ray come when their workers send them")
     data = df.FlowData()
@@ -59,7 +64,7 @@ def test_a_long_call(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-def test_an_input_that_never_comes(engine: str, aligned: bool) -> None:
+def test_an_input_that_never_comes_is_named(engine: str, aligned: bool) -> None:
     if engine == "ray" or (engine == "inline" and aligned):
         pytest.skip("only embedded counts what left a queue")
     one, two = df.FlowData(name="one"), df.FlowData(name="two")
@@ -93,7 +98,7 @@ def pair(x):  # type: ignore[no-untyped-def]
     return x, x + 1
 
 
-def test_nobody_fetches(engine: str) -> None:
+def test_an_output_that_nobody_fetches_is_named(engine: str) -> None:
     if engine == "ray":
         pytest.skip("the application's queues are not in its rows")
     data = df.FlowData()
@@ -106,12 +111,21 @@ def test_nobody_fetches(engine: str) -> None:
     assert re.search(text, graph.report())
 
 
-def test_everything_came_out(engine: str) -> None:
+def test_a_graph_that_is_empty_says_so(engine: str) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([same.fnode()(data)])
     graph.feed({data: 1})
     graph.fetch()
     assert eventually(lambda: "nothing is on its way" in graph.report())
+
+
+def test_a_graph_that_is_empty_says_so_also_after_a_failure(flow: dict[str, str]) -> None:
+    data = df.FlowData()
+    graph = df.FlowGraph([add_one.fnode()(data)])
+    graph.feed({data: None})
+    assert graph.fetch(timeout=1000) == ([], 145000)
+    said = graph.report()
+    assert "nothing is on its way" in said and "1 call(s) failed" in said
 
 
 # ---- the live view and progress ------------------------------------------------------------------------------------------
@@ -154,7 +168,7 @@ def test_watch_on_a_terminal(
     assert out.getvalue().splitlines()[-1].startswith("same_fnode")
 
 
-def test_progress_counts(engine: str) -> None:
+def test_progress_counts_what_was_fed_fetched_and_failed(engine: str) -> None:
     data = df.FlowData()
     graph = df.FlowGraph([failing.fnode()(data)])
     out = Terminal()
@@ -194,7 +208,7 @@ def test_progress_as_an_iterator_in_a_pipe(flow: dict[str, str]) -> None:
         list(graph.progress(total=3))
 
 
-def test_time_left(monkeypatch: pytest.MonkeyPatch, flow: dict[str, str]) -> None:
+def test_the_time_left_follows_the_last_ten_seconds(monkeypatch: pytest.MonkeyPatch, flow: dict[str, str]) -> None:
     graph = df.FlowGraph([same.fnode()(df.FlowData())])
     now = [100.0]
     monkeypatch.setattr("softnpu.flow.watch.progress.time.monotonic", lambda: now[0])
@@ -220,5 +234,5 @@ def test_time_left(monkeypatch: pytest.MonkeyPatch, flow: dict[str, str]) -> Non
         (3723, "1:02:03"),
     ],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_are_short_texts(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text.replace("1e+03", "1000")

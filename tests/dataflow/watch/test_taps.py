@@ -36,7 +36,7 @@ def chain() -> tuple[df.FlowGraph, df.FlowData, Any]:
 
 
 @pytest.mark.parametrize("size", [3, 100_000])
-def test_last_messages_of_a_node(tappable: str, size: int) -> None:
+def test_a_tap_keeps_the_last_messages_of_a_node(tappable: str, size: int) -> None:
     graph, data, node = chain()
     tap = graph.tap(node, last=4)
     assert len(tap) == 0
@@ -50,7 +50,7 @@ def test_last_messages_of_a_node(tappable: str, size: int) -> None:
     assert tap.seen == 10
 
 
-def test_an_output_an_input_and_a_name(tappable: str) -> None:
+def test_a_tap_may_name_an_output_an_input_or_a_node(tappable: str) -> None:
     graph, data, node = chain()
     graph.feed({data: np.arange(3)})  # it runs already
     graph.fetch()
@@ -67,7 +67,7 @@ def test_an_output_an_input_and_a_name(tappable: str) -> None:
     assert [each.place for each in made] == ["grow_fnode"]
 
 
-def test_callback_and_close(tappable: str) -> None:
+def test_a_callback_hears_every_message_until_the_tap_is_closed(tappable: str) -> None:
     graph, data, node = chain()
     heard: list[int] = []
 
@@ -107,7 +107,7 @@ def fragile(x):  # type: ignore[no-untyped-def]
     return x
 
 
-def test_failures_pass_too(tappable: str) -> None:
+def test_a_tap_sees_failures_too(tappable: str) -> None:
     data = df.FlowData()
     node = fragile.fnode()
     graph = df.FlowGraph([node(data)])
@@ -141,7 +141,7 @@ def test_tap_survives_its_worker(engine: str) -> None:
     assert graph.statistics()[0]["restarts"] == 1
 
 
-def test_wrong_targets(flow: dict[str, str]) -> None:
+def test_what_cannot_be_tapped_is_told(flow: dict[str, str]) -> None:
     graph, _, _ = chain()
     with pytest.raises(df.DfException, match="grow_fnode, label_fnode, data"):
         graph.tap("nobody")

@@ -50,7 +50,7 @@ def events(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_calls_and_arrows(engine: str, tmp_path: Path) -> None:
+def test_the_timeline_has_every_call_and_whole_arrows(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "sub" / "run.json"
     before = time.perf_counter_ns() / 1000
     graph = run(path, 40)
@@ -98,7 +98,7 @@ def check_arrows(found: list[dict[str, Any]], calls: list[dict[str, Any]], proce
     assert sum(edges.values()) == 200
 
 
-def test_queue_depths(engine: str, tmp_path: Path) -> None:
+def test_the_timeline_has_the_depths_of_the_queues(engine: str, tmp_path: Path) -> None:
     if engine != "embedded":
         pytest.skip("inline has no queues while it is fed; Ray sends its rows from time to time")
     run(tmp_path / "t.json", 60).close()

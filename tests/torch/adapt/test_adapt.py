@@ -152,9 +152,9 @@ def test_overloads_and_in_place_and_out(load: Load) -> None:
             self: torch.Tensor, other: torch.Tensor, alpha: float = 1, out: torch.Tensor | None = None
         ) -> torch.Tensor:
             called.append(name)
-            found = torch.add(adapt.host_view(self), adapt.host_view(other), alpha=alpha)
+            result = torch.add(adapt.host_view(self), adapt.host_view(other), alpha=alpha)
             target = self if name == "add___Tensor" else out
-            return found.npu() if target is None else target.copy_(found)
+            return result.npu() if target is None else target.copy_(result)
 
         return run
 

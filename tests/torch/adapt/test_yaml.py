@@ -52,7 +52,7 @@ def _file(folder: Path, text: str) -> Path:
         (HEAD + "custom:\n  - func: npu_x(Tensor a) -> Tensor\n    variant: method\n", 5, "variant: unknown key; did you mean variants?"),
     ],
 )  # fmt: skip
-def test_mistakes(text: str, line: int, said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_told_with_its_line(text: str, line: int, said: str, tmp_path: Path) -> None:
     path = _file(tmp_path, text)
     with pytest.raises(adapt.AdaptError) as caught:
         adapt.read(path)

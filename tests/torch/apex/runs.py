@@ -52,18 +52,18 @@ def former() -> nn.Module:
 
 def pictures(step: int, count: int = 16) -> tuple[Tensor, Tensor]:
     """Noise with a bright quarter, which is the class."""
-    made = torch.Generator().manual_seed(step)
-    target = torch.randint(0, CLASSES, (count,), generator=made)
-    x = torch.randn(count, 3, 8, 8, generator=made)
-    for one, place in zip(x, target.tolist(), strict=True):
-        one[:, place // 2 * 4 : place // 2 * 4 + 4, place % 2 * 4 : place % 2 * 4 + 4] += 0.4
+    generator = torch.Generator().manual_seed(step)
+    target = torch.randint(0, CLASSES, (count,), generator=generator)
+    x = torch.randn(count, 3, 8, 8, generator=generator)
+    for image, place in zip(x, target.tolist(), strict=True):
+        image[:, place // 2 * 4 : place // 2 * 4 + 4, place % 2 * 4 : place % 2 * 4 + 4] += 0.4
     return x.npu(), target.npu()
 
 
 def sentences(step: int, count: int = 16) -> tuple[Tensor, Tensor]:
     """Words; the class is the most frequent of four of them."""
-    made = torch.Generator().manual_seed(step)
-    words = torch.randint(0, 20, (count, 12), generator=made)
+    generator = torch.Generator().manual_seed(step)
+    words = torch.randint(0, 20, (count, 12), generator=generator)
     counts = torch.stack([(words == word).sum(1) for word in range(CLASSES)], 1) + torch.arange(CLASSES) * 0.1
     return words.npu(), counts.argmax(1).npu()
 

@@ -64,7 +64,7 @@ def test_float_functions() -> None:
 
 
 @pytest.mark.usefixtures("on")
-def test_promotion() -> None:
+def test_mixed_types_are_promoted_to_the_wider() -> None:
     x, h = pair(2, 3)
     v = x[0]
     for found in (
@@ -161,7 +161,7 @@ def test_recurrent_layers(cell: str) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.usefixtures("on")
-def test_attention(training: bool) -> None:
+def test_attention_computes_in_half(training: bool) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).npu().train(training)
     x, h = pair(2, 5, 8)
     with torch.no_grad():
@@ -221,11 +221,11 @@ assert mine.late(f).dtype == h.dtype
 @pytest.mark.parametrize(("preferred", "wanted"), [(True, 2.0002), (False, 2.0)])
 def test_registered_functions(preferred: bool, wanted: float) -> None:
     """Without user_cast_preferred amp's own cast to half comes first and rounds what the user's cast makes float32 again."""
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", REGISTRY, str(preferred)], capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) == pytest.approx(wanted, abs=1e-6)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_loss_of_a_cnn_is_float32() -> None:

@@ -50,11 +50,11 @@ def test_fused_optimizers_under_amp(name: str, level: str) -> None:
     optimizer = fused(name, model)
     assert optimizer.is_npu_fused_optimizer and optimizer.is_fused_optimizer
     model, optimizer = amp.initialize(model, optimizer, opt_level=level, combine_grad=True, verbosity=0)
-    found = run(model, optimizer, pictures, range(10))
+    result = run(model, optimizer, pictures, range(10))
     plain = cnn()
     with amp.disable_casts():
         wanted = run(plain, fused(name, plain), pictures, range(10), scaled=False)
-    assert found == pytest.approx(wanted, rel=0.02, abs=0.01)
+    assert result == pytest.approx(wanted, rel=0.02, abs=0.01)
 
 
 def test_defaults_that_differ_from_torch_npu() -> None:
@@ -171,7 +171,7 @@ def test_a_checkpoint_continues_exactly(level: str, kind: str, make: Any) -> Non
         assert all(torch.equal(found["optimizer"]["state"][place][key], value) for key, value in state.items())
 
 
-def test_larc() -> None:
+def test_larc_steps_by_its_formula() -> None:
     """One step by the formula, and a training under amp."""
     for clip in (True, False):
         layer = nn.Linear(4, 3).npu()

@@ -46,10 +46,10 @@ def test_steps_converge_as_float32_does(level: str, name: str, combine: bool | N
     make, data = MODELS[name]
     model = make()
     model, optimizer = amp.initialize(model, adam(model), opt_level=level, verbosity=0, combine_grad=combine)
-    found = run(model, optimizer, data, range(300))
+    result = run(model, optimizer, data, range(300))
     assert statistics.mean(wanted[-50:]) < 0.7 * statistics.mean(wanted[:10])  # it learns at all
     for part in (slice(0, 50), slice(100, 150), slice(250, 300)):
-        assert statistics.mean(found[part]) == pytest.approx(statistics.mean(wanted[part]), rel=0.05, abs=0.02)
+        assert statistics.mean(result[part]) == pytest.approx(statistics.mean(wanted[part]), rel=0.05, abs=0.02)
     assert amp.state_dict() == {"loss_scaler0": {"loss_scale": 65536.0, "unskipped": 300}}
 
 

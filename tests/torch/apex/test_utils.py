@@ -104,12 +104,12 @@ def train(model: nn.Module, optimizer: fp16_utils.FP16_Optimizer, steps: range, 
 def test_the_optimizer_of_halves_trains_as_float32(options: dict[str, Any]) -> None:
     model, optimizer = prepared(**options)
     assert {one.dtype for group in optimizer.param_groups for one in group["params"]} == {FULL}
-    found = train(model, optimizer, range(150))
+    result = train(model, optimizer, range(150))
     plain = cnn()
     wanted = run(plain, torch.optim.Adam(plain.parameters(), 2e-3), pictures, range(150), scaled=False)
     assert statistics.mean(wanted[-50:]) < 0.7 * statistics.mean(wanted[:10])  # it learns at all
     for part in (slice(0, 50), slice(100, 150)):
-        assert statistics.mean(found[part]) == pytest.approx(statistics.mean(wanted[part]), rel=0.05, abs=0.02)
+        assert statistics.mean(result[part]) == pytest.approx(statistics.mean(wanted[part]), rel=0.05, abs=0.02)
 
 
 def test_an_overflow_of_the_optimizer_of_halves(capsys: pytest.CaptureFixture[str]) -> None:

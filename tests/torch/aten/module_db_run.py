@@ -31,32 +31,32 @@ def each_tensor(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> A
     return tree_map(lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
-def made(info: ModuleInfo, given: ModuleInput, dtype: torch.dtype, **more: Any) -> nn.Module:
+def build_module(info: ModuleInfo, sample: ModuleInput, dtype: torch.dtype, **more: Any) -> nn.Module:
     torch.manual_seed(0)
-    build = given.constructor_input
+    build = sample.constructor_input
     module = info.module_cls(*build.args, **build.kwargs, **more)
     return module.to(dtype) if dtype.is_floating_point or dtype.is_complex else module
 
 
 def forward(
-    module: nn.Module, given: ModuleInput, place: Callable[[torch.Tensor], torch.Tensor]
+    module: nn.Module, sample: ModuleInput, place: Callable[[torch.Tensor], torch.Tensor]
 ) -> tuple[Any, list[torch.Tensor]]:
     """What the module gives, and the tensors it was given that want a gradient."""
-    args, kwargs = each_tensor(place, given.forward_input.args), each_tensor(place, given.forward_input.kwargs)
+    args, kwargs = each_tensor(place, sample.forward_input.args), each_tensor(place, sample.forward_input.kwargs)
     return module(*args, **kwargs), [leaf for leaf in tensors([args, kwargs]) if leaf.requires_grad]
 
 
-def outcome(module: nn.Module, given: ModuleInput, form: str, place: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def outcome(module: nn.Module, sample: ModuleInput, form: str, place: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     module.train(form != "eval")
-    result, leaves = forward(module, given, place)
+    result, leaves = forward(module, sample, place)
     if form != "backward":
         return result, list(module.buffers())
     leaves += [p for p in module.parameters() if p.requires_grad]
     ends = [end for end in tensors(result) if end.requires_grad]
     if not leaves or not ends:
         raise NotCounted("no gradient")
-    found = torch.autograd.grad(ends, leaves, [torch.full_like(end, 0.5) for end in ends], allow_unused=True)
-    return [gradient for gradient in found if gradient is not None]
+    gradients = torch.autograd.grad(ends, leaves, [torch.full_like(end, 0.5) for end in ends], allow_unused=True)
+    return [gradient for gradient in gradients if gradient is not None]
 
 
 def state(module: nn.Module) -> list[torch.Tensor]:
@@ -79,12 +79,12 @@ def transfer(module: nn.Module) -> None:
             raise Differs(f"transfer: {name} changed")
 
 
-def built_there(info: ModuleInfo, given: ModuleInput, dtype: torch.dtype) -> None:
-    here = made(info, given, dtype)
+def built_there(info: ModuleInfo, sample: ModuleInput, dtype: torch.dtype) -> None:
+    here = build_module(info, sample, dtype)
     if not state(here):
         raise NotCounted("no parameters")
     try:
-        there = made(info, given, dtype, device="npu")
+        there = build_module(info, sample, dtype, device="npu")
     except TypeError as error:
         raise NotCounted(f"cpu: {error}") from None
     pairs = [
@@ -96,25 +96,25 @@ def built_there(info: ModuleInfo, given: ModuleInput, dtype: torch.dtype) -> Non
         raise Differs("device: a parameter is on another device, or has another shape or dtype")
 
 
-def complete(info: ModuleInfo, given: ModuleInput, dtype: torch.dtype) -> nn.Module:
+def complete(info: ModuleInfo, sample: ModuleInput, dtype: torch.dtype) -> nn.Module:
     """A module with all of its parameters: a lazy one draws them when it is first called."""
-    module = made(info, given, dtype)
+    module = build_module(info, sample, dtype)
     if any(isinstance(tensor, UninitializedTensorMixin) for tensor in state(module)):
-        forward(module, given, copied)
+        forward(module, sample, copied)
     return module
 
 
-def compare_module(info: ModuleInfo, given: ModuleInput, dtype: torch.dtype, form: str) -> None:
+def compare_module(info: ModuleInfo, sample: ModuleInput, dtype: torch.dtype, form: str) -> None:
     if form == "transfer":
-        return transfer(complete(info, given, dtype))
+        return transfer(complete(info, sample, dtype))
     if form == "device":
-        return built_there(info, given, dtype)
-    there = complete(info, given, dtype).npu()
+        return built_there(info, sample, dtype)
+    there = complete(info, sample, dtype).npu()
 
     def here() -> Any:
-        return outcome(complete(info, given, dtype), given, form, copied)
+        return outcome(complete(info, sample, dtype), sample, form, copied)
 
-    compare(here, lambda: outcome(there, given, form, onto_npu), form)
+    compare(here, lambda: outcome(there, sample, form, onto_npu), form)
     return None
 
 
@@ -138,8 +138,8 @@ def run_modules(names: set[str], dtypes: Iterable[str], count: int) -> Report:
                 def pieces(
                     info: ModuleInfo = info, dtype: torch.dtype = dtype, form: str = form
                 ) -> Iterator[Callable[[], None]]:
-                    for given in islice(inputs_of(info, dtype, form), count):
-                        yield lambda given=given: compare_module(info, given, dtype, form)
+                    for sample in islice(inputs_of(info, dtype, form), count):
+                        yield lambda sample=sample: compare_module(info, sample, dtype, form)
 
                 report.add(info.formatted_name, word, form, *case(pieces))
     return report
@@ -166,19 +166,19 @@ def trained(
         optimizer.step(closure)
     kept = [
         value
-        for one in parameters
-        for value in optimizer.state.get(one, {}).values()
+        for parameter in parameters
+        for value in optimizer.state.get(parameter, {}).values()
         if isinstance(value, torch.Tensor)
     ]
     return [p.detach() for p in parameters], [place(value) if value.device.type == "cpu" else value for value in kept]
 
 
 def settings_of(info: OptimizerInfo, form: str) -> Iterator[dict[str, Any]]:
-    for given in info.optim_inputs_func(device="cpu"):
-        if not isinstance(given, OptimizerInput):
-            raise TypeError(f"{info.optim_cls.__name__}: the database gave {given!r}, not an OptimizerInput")
+    for setting in info.optim_inputs_func(device="cpu"):
+        if not isinstance(setting, OptimizerInput):
+            raise TypeError(f"{info.optim_cls.__name__}: the database gave {setting!r}, not an OptimizerInput")
         way = {form: True} if form != "loop" else {"foreach": False} if "foreach" in info.supported_impls else {}
-        yield {**given.kwargs, **way}
+        yield {**setting.kwargs, **way}
 
 
 def optimizer_forms(info: OptimizerInfo) -> list[str]:

@@ -31,10 +31,10 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
         raise NotCounted(f"layout {tensor.layout}")
     plain = tensor.detach()
     storage = plain.untyped_storage().clone()
-    made = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.size(), plain.stride())
-    made = made.conj() if plain.is_conj() else made
-    made = torch._neg_view(made) if plain.is_neg() else made
-    return made.requires_grad_(tensor.requires_grad)
+    twin = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.size(), plain.stride())
+    twin = twin.conj() if plain.is_conj() else twin
+    twin = torch._neg_view(twin) if plain.is_neg() else twin
+    return twin.requires_grad_(tensor.requires_grad)
 
 
 def onto_npu(tensor: torch.Tensor) -> torch.Tensor:
@@ -65,9 +65,9 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
-def check(found: Any, wanted: Any, where: str, values: bool = True) -> None:
+def check(result: Any, wanted: Any, where: str, values: bool = True) -> None:
     """The same structure, dtypes, shapes, strides and values, and everything on npu."""
-    got, want = tree_flatten(found)[0], tree_flatten(wanted)[0]
+    got, want = tree_flatten(result)[0], tree_flatten(wanted)[0]
     if len(got) != len(want):
         raise Differs(f"{where}: {len(got)} results, not {len(want)}")
     for a, b in zip(got, want, strict=True):
@@ -106,15 +106,15 @@ def compare(here: Callable[[], Any], there: Callable[[], Any], where: str, value
     except Exception as error:
         raise NotCounted(f"cpu: {error}") from None
     try:
-        found = there()
+        result = there()
     except Exception as error:
         raise Differs(f"{type(error).__name__}: {str(error)[:300]}") from None
     try:
-        check(found, wanted, where, values)
+        check(result, wanted, where, values)
     except Differs:
         if not is_random(here, wanted):
             raise
-        check(found, wanted, where, values=False)
+        check(result, wanted, where, values=False)
     except RuntimeError as error:
         raise Differs(f"{where}, looking at the result: {error}") from None
 

@@ -91,15 +91,15 @@ class Report:
 
 def joined(files: Iterable[str]) -> dict[str, Report]:
     """The reports of several runs, each over other dtypes or operators, as one."""
-    made: dict[str, Report] = {}
+    reports: dict[str, Report] = {}
     for name in files:
-        for what, found in json.loads(Path(name).read_text()).items():
-            report = made.setdefault(what, Report())
-            for key, counts in found["table"].items():
+        for what, saved in json.loads(Path(name).read_text()).items():
+            report = reports.setdefault(what, Report())
+            for key, counts in saved["table"].items():
                 report.table[key] = report.table.get(key, Counter()) + Counter(counts)
-            report.failures += found["failures"]
-            report.left_out += Counter(found["left_out"])
-    return made
+            report.failures += saved["failures"]
+            report.left_out += Counter(saved["left_out"])
+    return reports
 
 
 def table(report: Report) -> list[str]:
@@ -123,8 +123,8 @@ def exceptions(report: Report) -> list[str]:
         reason = REASONS.get(failure["op"], "Not explained: " + " ".join(failure["reason"].split())[:200])
         groups.setdefault((failure["op"], reason), []).append(failure)
     lines = []
-    for (op, reason), found in sorted(groups.items()):
-        dtypes, forms = ({one[key]: None for one in found} for key in ("dtype", "form"))
+    for (op, reason), failures in sorted(groups.items()):
+        dtypes, forms = ({failure[key]: None for failure in failures} for key in ("dtype", "form"))
         lines.append(f"- `{op}` ({', '.join(dtypes)}; {', '.join(forms)}). {reason}")
     return lines or ["None."]
 

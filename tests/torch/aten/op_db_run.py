@@ -57,9 +57,9 @@ def fresh(sample: SampleInput) -> SampleInput:
 
 def on_npu(op: OpInfo, sample: SampleInput) -> SampleInput:
     args = sample.args if op.name in HOST_ARGUMENTS else tree_map(moved, sample.args)
-    made = SampleInput(tree_map(moved, sample.input), args=args, kwargs=tree_map(moved, sample.kwargs))
-    made.output_process_fn_grad = sample.output_process_fn_grad
-    return made
+    moved_sample = SampleInput(tree_map(moved, sample.input), args=args, kwargs=tree_map(moved, sample.kwargs))
+    moved_sample.output_process_fn_grad = sample.output_process_fn_grad
+    return moved_sample
 
 
 Call = Callable[[SampleInput], Any]
@@ -91,8 +91,8 @@ def backward(op: OpInfo) -> Call:
         ends = [end for end in tensors(result) if end.requires_grad and (end.is_floating_point() or end.is_complex())]
         if not leaves or not ends:
             raise NotCounted("no gradient")
-        found = torch.autograd.grad(ends, leaves, [torch.full_like(end, 0.5) for end in ends], allow_unused=True)
-        return [gradient for gradient in found if gradient is not None]
+        gradients = torch.autograd.grad(ends, leaves, [torch.full_like(end, 0.5) for end in ends], allow_unused=True)
+        return [gradient for gradient in gradients if gradient is not None]
 
     return call
 
@@ -111,9 +111,9 @@ def with_out(op: OpInfo, empty: bool) -> Call:
         with torch.no_grad():
             first = op(sample.input, *sample.args, **sample.kwargs)
             out = tree_map(lambda leaf: room(leaf) if isinstance(leaf, torch.Tensor) else leaf, first)
-            given = tuple(out) if isinstance(out, (list, tuple)) else out
-            op(sample.input, *sample.args, out=given, **sample.kwargs)
-        return tensors(given)
+            destination = tuple(out) if isinstance(out, (list, tuple)) else out
+            op(sample.input, *sample.args, out=destination, **sample.kwargs)
+        return tensors(destination)
 
     return call
 
@@ -198,44 +198,44 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(given: argparse.Namespace) -> dict[str, Report]:
+def chosen(options: argparse.Namespace) -> dict[str, Report]:
     """A report for each database that was asked for."""
-    shard, shards = map(int, given.shard.split("/"))
-    names = set(filter(None, given.only.split(",")))
-    dtypes = ALL_DTYPES if given.dtypes == "all" else given.dtypes.split(",")
-    count = given.samples or sys.maxsize
-    made = {}
-    for what in given.what.split(","):
+    shard, shards = map(int, options.shard.split("/"))
+    names = set(filter(None, options.only.split(",")))
+    dtypes = ALL_DTYPES if options.dtypes == "all" else options.dtypes.split(",")
+    count = options.samples or sys.maxsize
+    reports = {}
+    for what in options.what.split(","):
         if what == "op":
             ops = [op for op in op_db if not names or op.name in names or op.formatted_name in names][shard::shards]
-            made[what] = run(ops, dtypes, given.forms.split(","), count, sys.stderr)
+            reports[what] = run(ops, dtypes, options.forms.split(","), count, sys.stderr)
         elif what == "module":
-            made[what] = run_modules(names, dtypes, count)
+            reports[what] = run_modules(names, dtypes, count)
         else:
-            made[what] = run_optimizers(names, dtypes)
-    return made
+            reports[what] = run_optimizers(names, dtypes)
+    return reports
 
 
 def main() -> int:
-    given = arguments()
+    options = arguments()
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    if given.join:
-        reports = joined(given.join.split(","))
+    if options.join:
+        reports = joined(options.join.split(","))
     else:
-        reports = chosen(given)
+        reports = chosen(options)
     failures = [failure for report in reports.values() for failure in report.failures]
     for report in reports.values():
-        for reason, times in report.left_out.most_common(given.reasons):
+        for reason, times in report.left_out.most_common(options.reasons):
             print(f"not counted {times}: {reason}", file=sys.stderr)
     print("; ".join(f"{what}: {report.headline()}" for what, report in reports.items()))
-    if given.save:
-        Path(given.save).write_text(json.dumps({what: vars(report) for what, report in reports.items()}, indent=1))
-    if given.page:
-        Path(given.page).write_text(page(reports, given.samples, STEPS))
+    if options.save:
+        Path(options.save).write_text(json.dumps({what: vars(report) for what, report in reports.items()}, indent=1))
+    if options.page:
+        Path(options.page).write_text(page(reports, options.samples, STEPS))
     listed = json.dumps(failures, indent=1)
-    if given.json:
-        Path(given.json).write_text(listed)
+    if options.json:
+        Path(options.json).write_text(listed)
     else:
         print(listed)
     return 0 if all(report.share() >= 0.99 for report in reports.values()) else 1

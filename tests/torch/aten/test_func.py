@@ -22,9 +22,9 @@ def same(function: object, *inputs: Tensor) -> None:
     torch.manual_seed(0)
     expected = function(*inputs)
     torch.manual_seed(0)
-    found = function(*(one.npu() for one in inputs))
+    result = function(*(one.npu() for one in inputs))
     for mine, theirs in zip(
-        torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected), strict=True
+        torch.utils._pytree.tree_leaves(result), torch.utils._pytree.tree_leaves(expected), strict=True
     ):
         assert mine.device.type == "npu"
         torch.testing.assert_close(mine.cpu(), theirs)

@@ -75,7 +75,7 @@ def test_gradients_are_shown() -> None:
 
 
 @pytest.mark.parametrize("make", [torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn])
-def test_factories(make: Callable[..., Tensor]) -> None:
+def test_factories_make_tensors_on_npu(make: Callable[..., Tensor]) -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         made = make(2, 3, dtype=dtype, device="npu", layout=torch.strided, requires_grad=True)
         assert (made.dtype, made.device.type, made.shape, made.requires_grad) == (dtype, "npu", (2, 3), True)
@@ -139,7 +139,7 @@ def test_like_keeps_the_strides(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["empty", "zeros", "ones", "full", "tensor"])
-def test_new(word: str) -> None:
+def test_new_tensors_have_the_device_and_type_of_theirs(word: str) -> None:
     x = torch.ones(2, dtype=torch.half).npu()
     given = ([1, 2],) if word == "tensor" else ((2, 3), 5) if word == "full" else ((2, 3),)
     made = getattr(x, f"new_{word}")(*given)

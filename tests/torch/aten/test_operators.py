@@ -47,9 +47,9 @@ def test_recurrent_layers(cell: type[nn.RNNBase], bias: bool) -> None:
 def test_packed_sequence_with_lengths_on_the_device() -> None:
     layer, x, lengths = nn.LSTM(5, 7), torch.randn(4, 3, 5), torch.tensor([4, 3, 1])
     wanted = layer(nn.utils.rnn.pack_padded_sequence(x, lengths))[0]
-    found = copy.deepcopy(layer).npu()(nn.utils.rnn.pack_padded_sequence(x.npu(), lengths.npu()))[0]
-    same(found.data, wanted.data)
-    assert found.batch_sizes.device.type == "cpu"
+    result = copy.deepcopy(layer).npu()(nn.utils.rnn.pack_padded_sequence(x.npu(), lengths.npu()))[0]
+    same(result.data, wanted.data)
+    assert result.batch_sizes.device.type == "cpu"
 
 
 @pytest.mark.parametrize("more", [{}, {"is_causal": True}, {"attn_mask": torch.ones(16, 16).tril().bool()}])
@@ -58,11 +58,11 @@ def test_attention_uses_the_flash_kernel(more: dict[str, Any]) -> None:
     there = [x.detach().npu().requires_grad_() for x in here]
     wanted = F.scaled_dot_product_attention(*here, **more)
     moved = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in more.items()}
-    found = F.scaled_dot_product_attention(*there, **moved)
-    assert "Flash" in found.grad_fn.name()
-    same(found, wanted)
+    result = F.scaled_dot_product_attention(*there, **moved)
+    assert "Flash" in result.grad_fn.name()
+    same(result, wanted)
     wanted.sum().backward()
-    found.sum().backward()
+    result.sum().backward()
     for a, b in zip(here, there, strict=True):
         same(b.grad, a.grad)
 
@@ -80,10 +80,10 @@ def test_int32_classes(smoothing: float) -> None:
     x, classes = torch.randn(4, 5), torch.tensor([0, 1, 2, 4])
     a, b = x.clone().requires_grad_(), x.npu().requires_grad_()
     wanted = F.cross_entropy(a, classes, label_smoothing=smoothing)
-    found = F.cross_entropy(b, classes.int().npu(), label_smoothing=smoothing)
-    same(found, wanted)
+    result = F.cross_entropy(b, classes.int().npu(), label_smoothing=smoothing)
+    same(result, wanted)
     wanted.backward()
-    found.backward()
+    result.backward()
     same(b.grad, a.grad)
 
 
@@ -91,8 +91,8 @@ def test_int32_indices() -> None:
     image, classes = torch.randn(2, 5, 3, 3), torch.randint(0, 5, (2, 3, 3))
     same(F.cross_entropy(image.npu(), classes.int().npu()), F.cross_entropy(image, classes))
     same(F.one_hot(classes.int().npu(), 5), F.one_hot(classes, 5))
-    found = torch.zeros(6).npu().put_(torch.tensor([1, 2]).int().npu(), torch.ones(2).npu())
-    same(found, torch.tensor([0.0, 1, 1, 0, 0, 0]))
+    result = torch.zeros(6).npu().put_(torch.tensor([1, 2]).int().npu(), torch.ones(2).npu())
+    same(result, torch.tensor([0.0, 1, 1, 0, 0, 0]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -107,8 +107,8 @@ def test_half_precision_that_the_cpu_refuses(dtype: torch.dtype) -> None:
         small = {"scale_factor": 0.5, "mode": mode, "antialias": True}
         same(F.interpolate(cube[0].npu(), **small), F.interpolate(cube[0].float(), **small).to(dtype))
     labels = torch.tensor([[1, 2, -1, 0]] * 3)
-    found = F.multilabel_margin_loss(rows.npu(), labels.npu())
-    same(found, F.multilabel_margin_loss(rows.float(), labels).to(dtype))
+    result = F.multilabel_margin_loss(rows.npu(), labels.npu())
+    same(result, F.multilabel_margin_loss(rows.float(), labels).to(dtype))
     same(torch._VF._add_relu(rows.npu(), rows.npu()), torch.relu(rows + rows))
 
 
@@ -154,8 +154,8 @@ def test_synchronized_batch_norm_pieces() -> None:
     sums = torch.batch_norm_backward_reduce(grad.npu(), n, m, s, w.npu(), True, True, True)
     same(sums[2], here[1].grad, **CLOSE)
     same(sums[3], here[2].grad, **CLOSE)
-    found = torch.batch_norm_backward_elemt(grad.npu(), n, m, s, w.npu(), sums[0], sums[1], counts.int())
-    same(found, here[0].grad, **CLOSE)
+    result = torch.batch_norm_backward_elemt(grad.npu(), n, m, s, w.npu(), sums[0], sums[1], counts.int())
+    same(result, here[0].grad, **CLOSE)
 
 
 def test_autocast_lists() -> None:

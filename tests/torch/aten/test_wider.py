@@ -78,10 +78,10 @@ def test_transforms_of_half(name: str) -> None:
     same(transform(x.npu()), wanted)
     a, b = x.float().requires_grad_(), x.npu().requires_grad_()
     transform(a).abs().square().sum().backward()
-    found = transform(b)
+    result = transform(b)
     torch.view_as_real(
-        found
-    ).float().square().sum().backward() if found.is_complex() else found.float().square().sum().backward()
+        result
+    ).float().square().sum().backward() if result.is_complex() else result.float().square().sum().backward()
     assert b.grad.dtype == torch.float16
     same(b.grad.float(), a.grad, rtol=1e-2, atol=2e-2)
     with pytest.raises(RuntimeError, match="Unsupported dtype BFloat16"):
@@ -91,9 +91,9 @@ def test_transforms_of_half(name: str) -> None:
 def test_stft_of_half() -> None:
     x, window = torch.randn(2, 400).half(), torch.hann_window(64).half()
     wanted = torch.stft(x.float(), 64, window=window.float(), return_complex=True)
-    found = torch.stft(x.npu(), 64, window=window.npu(), return_complex=True)
-    assert found.dtype == torch.complex32
-    same(torch.view_as_real(found).float(), torch.view_as_real(wanted), rtol=5e-3, atol=2e-2)
+    result = torch.stft(x.npu(), 64, window=window.npu(), return_complex=True)
+    assert result.dtype == torch.complex32
+    same(torch.view_as_real(result).float(), torch.view_as_real(wanted), rtol=5e-3, atol=2e-2)
 
 
 @pytest.mark.parametrize("parameters", [torch.float16, torch.float32, None])
@@ -109,10 +109,10 @@ def test_layer_norm_backward_with_statistics_of_either_type(
     wanted = torch.ops.aten.native_layer_norm_backward(*wide[0], [8], mean, scale, *wide[1], mask)
     there = [t if t is None else t.npu() for t in (weight, weight)]
     moments = [t.to(statistics).npu() for t in (mean, scale)]
-    found = torch.ops.aten.native_layer_norm_backward(grad.npu(), x.npu(), [8], *moments, *there, mask)
-    assert found[0].dtype == torch.float16
-    same(found[0].float(), wanted[0], rtol=5e-3, atol=5e-3)
-    for a, b in zip(found[1:], wanted[1:], strict=True):
+    result = torch.ops.aten.native_layer_norm_backward(grad.npu(), x.npu(), [8], *moments, *there, mask)
+    assert result[0].dtype == torch.float16
+    same(result[0].float(), wanted[0], rtol=5e-3, atol=5e-3)
+    for a, b in zip(result[1:], wanted[1:], strict=True):
         assert (a is None) == (b is None) == (weight is None)
         if weight is not None:
             assert a.dtype == parameters
@@ -133,14 +133,14 @@ def test_quantization_per_channel_and_of_half() -> None:
     wanted = torch.quantize_per_channel(x, scales, zeros, 0, torch.qint8)
     for place in (torch.Tensor.npu, torch.Tensor.cpu):
         given = place(scales.clone()), place(zeros.clone())
-        found = torch.quantize_per_channel(x.npu(), *given, 0, torch.qint8)
+        result = torch.quantize_per_channel(x.npu(), *given, 0, torch.qint8)
         given[0].zero_()  # what the tensor keeps is its own
         del given
         for _ in range(2):
-            same(found.q_per_channel_scales(), wanted.q_per_channel_scales())
-            same(found.q_per_channel_zero_points(), wanted.q_per_channel_zero_points())
-        same(found.dequantize(), wanted.dequantize())
-        assert "per_channel_affine" in repr(found)
+            same(result.q_per_channel_scales(), wanted.q_per_channel_scales())
+            same(result.q_per_channel_zero_points(), wanted.q_per_channel_zero_points())
+        same(result.dequantize(), wanted.dequantize())
+        assert "per_channel_affine" in repr(result)
     half = torch.quantize_per_tensor(x.half().npu(), 0.1, 0, torch.qint8)
     same(half.int_repr(), torch.quantize_per_tensor(x.half().float(), 0.1, 0, torch.qint8).int_repr())
 
@@ -150,14 +150,14 @@ def test_packed_sequences_have_torchs_layout() -> None:
     x, lengths = torch.randn(3, 5, 4), torch.tensor([2, 5, 3])
     more = {"batch_first": True, "enforce_sorted": False}
     wanted = nn.utils.rnn.pack_padded_sequence(x, lengths, **more)
-    found = nn.utils.rnn.pack_padded_sequence(x.npu(), lengths.npu(), **more)
-    same(found.data, wanted.data)
+    result = nn.utils.rnn.pack_padded_sequence(x.npu(), lengths.npu(), **more)
+    same(result.data, wanted.data)
     here = nn.GRU(4, 6, bidirectional=True, batch_first=True)
     there = copy.deepcopy(here).npu()
-    padded, sizes = nn.utils.rnn.pad_packed_sequence(there(found)[0], batch_first=True)
+    padded, sizes = nn.utils.rnn.pad_packed_sequence(there(result)[0], batch_first=True)
     same(padded, nn.utils.rnn.pad_packed_sequence(here(wanted)[0], batch_first=True)[0])
     assert torch.equal(sizes.cpu(), lengths)
-    same(there(found)[1], here(wanted)[1])
+    same(there(result)[1], here(wanted)[1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -102,8 +102,8 @@ def check_training(name: str, backend: str) -> None:
     twin = copy.deepcopy(model).npu()
     batches = [case.batch() for _ in range(4)]
     expected = losses(model, model, batches)
-    found = losses(twin, torch.compile(twin, backend=backend), [(a.npu(), b.npu()) for a, b in batches])
-    assert found == pytest.approx(expected, rel=1e-3)
+    result = losses(twin, torch.compile(twin, backend=backend), [(a.npu(), b.npu()) for a, b in batches])
+    assert result == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("backend", GRAPHS)
@@ -157,7 +157,7 @@ def test_graph_breaks_and_devices() -> None:
         assert torch.equal(compiled(x), function(x))
 
 
-def test_export() -> None:
+def test_an_exported_program_computes_what_the_model_does() -> None:
     torch.manual_seed(0)
     model = SMALL["vit"].make().eval().npu()
     images = SMALL["vit"].batch()[0].npu()
@@ -270,7 +270,7 @@ def test_compiled_flex_attention() -> None:
     wanted = (host[0] @ host[1].mT / 4).masked_fill(hidden, -torch.inf).softmax(-1) @ host[2]
     mask = create_block_mask(_causal, None, None, 64, 64, device="npu")
     compiled = torch.compile(flex_attention)
-    found = compiled(*(one.npu() for one in host), block_mask=mask)
-    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    result = compiled(*(one.npu() for one in host), block_mask=mask)
+    torch.testing.assert_close(result.cpu(), wanted, rtol=1e-5, atol=1e-5)
     with pytest.raises(Exception, match="neither derivatives nor return_lse on npu"):
         compiled(*(one.npu().requires_grad_() for one in host), block_mask=mask)

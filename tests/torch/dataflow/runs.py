@@ -32,6 +32,8 @@ def started(node: Any, device: int = 0) -> Any:
 
 def call(body: Any, *values: Any, function: int = 0) -> tuple[int, list[Any]]:
     sink = Sink()
-    messages = [one if isinstance(one, Message) else Message(torch_door.local(one), TORCH_TENSOR) for one in values]
+    messages = [
+        value if isinstance(value, Message) else Message(torch_door.local(value), TORCH_TENSOR) for value in values
+    ]
     code = body.call(function, messages, sink)
     return code, [sink.sent[index].payload.value for index in sorted(sink.sent)]

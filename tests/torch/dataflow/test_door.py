@@ -19,8 +19,8 @@ def test_tensors_leave_without_a_copy_and_come_back_equal() -> None:
     meta, chunks = torch_door.to_chunks(tensor)
     assert chunks[0].ctypes.data == tensor.data_ptr() and chunks[0].nbytes == 96
     for device in ("cpu", "npu:1"):
-        found = torch_door.from_chunks(meta, chunks, device)
-        assert found.device == torch.device(device) and torch.equal(found.cpu(), tensor.cpu())
+        result = torch_door.from_chunks(meta, chunks, device)
+        assert result.device == torch.device(device) and torch.equal(result.cpu(), tensor.cpu())
     other = torch_door.from_chunks(meta, [np.array(chunks[0])], "cpu", private=True)
     other += 1
     assert tensor[0, 0, 0] == 0
@@ -85,9 +85,9 @@ def test_models_read_tensors_in_every_form_without_a_copy() -> None:
     tensor = torch.arange(6.0).reshape(2, 3)
     meta, chunks = torch_door.to_chunks(tensor)
     for payload in (torch_door.local(tensor), Payload(CUSTOM, meta, chunks)):
-        found = torch_door.as_array(Message(payload, TORCH_TENSOR))
-        assert found.ctypes.data == tensor.data_ptr()
-        np.testing.assert_array_equal(found, tensor.numpy())
+        result = torch_door.as_array(Message(payload, TORCH_TENSOR))
+        assert result.ctypes.data == tensor.data_ptr()
+        np.testing.assert_array_equal(result, tensor.numpy())
     described = Message(Payload(CUSTOM, b"", [torch_door.serialize(tensor)]), TORCH_TENSOR)
     np.testing.assert_array_equal(torch_door.as_array(described), tensor.numpy())
 

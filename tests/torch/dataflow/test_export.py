@@ -67,8 +67,8 @@ def test_level_2_gives_what_the_eager_module_gives(shape: list[int], good: Any, 
         sink = Sink()
         assert body.call(0, [Message(torch_door.local(x.npu()), TORCH_TENSOR)], sink) == 0
         for index, wanted in enumerate(eager(x)):
-            found = torch.from_numpy(codec.decode_tensor(sink.sent[index]).copy())
-            torch.testing.assert_close(found, wanted.detach(), rtol=1e-4, atol=1e-5)
+            result = torch.from_numpy(codec.decode_tensor(sink.sent[index]).copy())
+            torch.testing.assert_close(result, wanted.detach(), rtol=1e-4, atol=1e-5)
     for batch in bad:
         message = Message(codec.encode_tensor(np.zeros((batch, 3, 8, 8), np.float32)))
         assert body.call(0, [message], Sink()) == codes.SHAPE_INVALID

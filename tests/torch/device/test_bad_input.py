@@ -301,7 +301,7 @@ def test_generators_of_another_device() -> None:
         device.set_state(torch.zeros(16))
 
 
-def test_checkpoints() -> None:
+def test_a_checkpoint_for_a_device_that_is_not_there_is_refused() -> None:
     file = io.BytesIO()
     torch.save(ones(3), file)
     for wrong in (RuntimeError, "npu:99"), (RuntimeError, "nowhere:0"):

@@ -55,7 +55,7 @@ ASKED = {"INF_NAN_MODE_ENABLE": "0", "INF_NAN_MODE_FORCE_DISABLE": "1"}
         pytest.param({"INF_NAN_MODE_ENABLE": "0", "SOFTNPU_SOC": "Ascend910A"}, marks=pytest.mark.slow),
     ],
 )
-def test_saturated(variables: dict[str, str]) -> None:
+def test_overflow_saturates_where_the_chip_has_no_inf(variables: dict[str, str]) -> None:
     found, _ = outcomes(SNIPPETS, **variables)
     assert found == {name: repr(value) for name, value in SATURATED.items()}
 

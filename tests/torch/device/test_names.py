@@ -1,4 +1,4 @@
-"""Every public name of the reference's sections (a), (b.1) to (b.6) and (b.9), with its arguments and their defaults."""
+"""Every public name of torch_npu and torch.npu, with its arguments and their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 import torch_npu
 from torch.npu import CubeMathType
 
-# A row is a name and its arguments; a row without brackets is no function. Arguments that the reference does not name need a
+# A row is a name and its arguments; a row without brackets is no function. Arguments that the manual does not name need a
 # default, so that calls written from it work.
 DEVICE = """
 is_available() | device_count() | current_device() | set_device(device) | device(device) | device_of(obj) | synchronize(device=None)
@@ -144,12 +144,12 @@ def test_torch_npu_module(row: str) -> None:
 
 
 @pytest.mark.parametrize("row", rows(PACKAGE))
-def test_package(row: str) -> None:
+def test_torch_npu_has_every_name(row: str) -> None:
     check(torch_npu, row)
 
 
 @pytest.mark.parametrize("row", joined(TORCH))
-def test_torch(row: str) -> None:
+def test_torch_has_every_name(row: str) -> None:
     check(torch, row)
 
 
@@ -173,7 +173,7 @@ def test_modules_are_one() -> None:
     assert torch.npu is torch_npu.npu is by_import
 
 
-def test_values() -> None:
+def test_enumerations_have_the_values_of_the_manual() -> None:
     assert {one.name: int(one) for one in CubeMathType} == {
         "KEEP_DTYPE": 0,
         "ALLOW_FP32_DOWN_PRECISION": 1,

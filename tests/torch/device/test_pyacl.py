@@ -55,6 +55,6 @@ assert acl.rt.malloc(8, 0)[1] == 107002
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_together(name: str) -> None:
+def test_pyacl_and_torch_use_the_same_devices(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", BEGIN + PROGRAMS[name]], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -71,7 +71,7 @@ def test_state_given_is_copied():
     assert not torch.equal(npu.get_rng_state(), state) or npu.initial_seed() == 0
 
 
-def test_offsets():
+def test_an_offset_repeats_the_numbers_behind_it():
     npu.manual_seed(3)
     first = draw()
     used = npu._get_rng_state_offset()

@@ -55,7 +55,7 @@ def test_spawned_ranks_over_tcp(backend: str, config: str, more: str) -> None:
 @pytest.mark.parametrize(
     "module", ["torch_npu.distributed.run", pytest.param("torch.distributed.run", marks=pytest.mark.slow)]
 )
-def test_torchrun(module: str) -> None:
+def test_torchrun_starts_the_ranks(module: str) -> None:
     backend = ("--rdzv_backend", "parallel") if "npu" in module else ()
     port = f"--master_port={launch.free_port()}"
     lines = told("-m", module, "--nproc_per_node=2", "--master_addr=127.0.0.1", port, *backend, SPAWNED, "torchrun")

@@ -76,8 +76,12 @@ def test_which_entries_have_stacks(context, state, alloc, free):
     block = next(one for one in blocks if one["address"] == address)
     del held
     trace = npu.memory._snapshot()["device_traces"][0]
-    found = {one["action"]: bool(one["frames"]) for one in trace if one.get("addr") == address}
-    assert (bool(block["frames"]), found["alloc"], found["free_requested"]) == (bool(state), bool(alloc), bool(free))
+    results = {one["action"]: bool(one["frames"]) for one in trace if one.get("addr") == address}
+    assert (bool(block["frames"]), results["alloc"], results["free_requested"]) == (
+        bool(state),
+        bool(alloc),
+        bool(free),
+    )
 
 
 def test_state_alone_has_no_history():
@@ -119,7 +123,7 @@ def test_out_of_memory_is_in_the_history():
 
 
 @pytest.mark.parametrize("wrong", [{"enabled": "yes"}, {"context": "some"}, {"stacks": "c"}, {"max_entries": 0}])
-def test_arguments(wrong):
+def test_wrong_arguments_of_the_history_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         npu.memory._record_memory_history(**wrong)
 
@@ -135,7 +139,7 @@ def test_torch_can_show_it():
     assert "alloc" in _memory_viz.trace(snapshot)
 
 
-def test_pictures(tmp_path):
+def test_pictures_of_memory_are_svg(tmp_path):
     npu.memory._record_memory_history()
     held = torch.empty(3 * MIB, dtype=torch.uint8, device="npu")
     for save in (npu.memory._save_segment_usage, npu.memory._save_memory_usage):
@@ -144,7 +148,7 @@ def test_pictures(tmp_path):
         names = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
         assert names[0] == f"all: {npu.memory_reserved(0) + npu.memory_reserved(1)} bytes"
         assert any(name.startswith("active_allocated: 3145728") for name in names) or npu.memory_allocated() > 3 * MIB
-        assert any("test_pictures" in name for name in names)
+        assert any("test_pictures_of_memory_are_svg" in name for name in names)
     del held
 
 
@@ -164,15 +168,15 @@ except torch.OutOfMemoryError:
 def test_snapshot_when_memory_is_out(tmp_path, wish):
     environment = dict(os.environ, OOM_SNAPSHOT_ENABLE=wish, OOM_SNAPSHOT_PATH=str(tmp_path / "new"))
     command = [sys.executable, "-c", PROGRAM]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.strip() == "1000.0"
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "1000.0"
     if wish == "0":
         assert not (tmp_path / "new").exists()
         return
     (file,) = (tmp_path / "new").iterdir()
     assert file.name.startswith("oom_snapshot_")
     assert file.suffix == ".pickle"
-    assert str(file) in found.stderr
+    assert str(file) in result.stderr
     snapshot = pickle.loads(file.read_bytes())
     assert snapshot["segments"][0]["allocated_size"] == 4096
     actions = [one["action"] for one in snapshot["device_traces"][0]]
@@ -182,6 +186,6 @@ def test_snapshot_when_memory_is_out(tmp_path, wish):
 def test_a_place_that_cannot_be_written_does_not_hide_the_error():
     environment = dict(os.environ, OOM_SNAPSHOT_ENABLE="1", OOM_SNAPSHOT_PATH="/proc/nowhere")
     command = [sys.executable, "-c", PROGRAM]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.strip() == "1000.0"
-    assert "could not be written" in found.stderr
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "1000.0"
+    assert "could not be written" in result.stderr

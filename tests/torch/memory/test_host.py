@@ -33,7 +33,7 @@ def test_pinned_and_not():
         torch.ones(3, device="npu").pin_memory()
 
 
-def test_keys():
+def test_statistics_of_pinned_memory_have_the_keys_of_torch():
     stats = npu.host_memory_stats()
     kinds = {"current", "peak", "allocated", "freed"}
     wanted = {
@@ -49,7 +49,7 @@ def test_keys():
     assert npu.host_memory_stats_as_nested_dict()["active_bytes"]["current"] == stats["active_bytes.current"]
 
 
-def test_counts():
+def test_statistics_of_pinned_memory_count_blocks():
     assert npu.host_memory_stats()["active_bytes.current"] == 0
     first = torch.ones(1000).pin_memory()  # 4000 bytes: a block of 4096
     stats = npu.host_memory_stats()
@@ -89,7 +89,7 @@ def test_torch_own_door():
     assert npu.host_memory_stats()["allocated_bytes.current"] == 0
 
 
-def test_threads():
+def test_threads_may_pin_at_once():
     def work() -> None:
         for size in range(1, 200):
             held = torch.full((size,), float(size)).pin_memory()

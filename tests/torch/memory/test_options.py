@@ -111,7 +111,7 @@ def test_garbage_collection():
         ("[1:8,2:2,>:1]", 5 * MIB + 1, 5 * MIB + 512),
     ],
 )
-def test_roundup(setting, size, block):
+def test_sizes_are_rounded_up_by_divisions(setting, size, block):
     npu.memory._set_allocator_settings(f"roundup_power2_divisions:{setting}")
     assert _allocated_for(size) == block
 
@@ -130,7 +130,7 @@ def test_sizes_of_segments():
     assert [_reserved_for(size * MIB) for size in (1, 3, 60, 65)] == [2 * MIB, 64 * MIB, 64 * MIB, 66 * MIB]
 
 
-def test_alignment():
+def test_addresses_are_aligned_as_asked():
     npu.memory._set_allocator_settings("base_addr_aligned_kb:16")
     held = []
     for number in range(4):
@@ -198,10 +198,10 @@ def _program(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_NPU_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
-def test_environment(name):
+def test_options_come_from_the_environment(name):
     code = "torch.ones(1).npu(); torch.ones(3).pin_memory(); print(npu.memory_stats()['max_split_size'], npu.memory_reserved())"
-    found = _program(code, **{name: "max_split_size_mb:50,segment_size_mb:30,base_addr_aligned_kb:16"})
-    assert found.stdout.split() == [str(50 * MIB), str(2 * MIB)], found.stderr
+    result = _program(code, **{name: "max_split_size_mb:50,segment_size_mb:30,base_addr_aligned_kb:16"})
+    assert result.stdout.split() == [str(50 * MIB), str(2 * MIB)], result.stderr
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ for _ in range(2):
     except ValueError as error:
         print("refused", error)
 """
-    found = _program(code, **environment)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("imported\nrefused")
-    assert found.stdout.count(message) == 2
+    result = _program(code, **environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("imported\nrefused")
+    assert result.stdout.count(message) == 2
 
 
 def test_without_caching():
@@ -242,5 +242,5 @@ print(npu.memory_allocated(), npu.memory_reserved(), process().devices[0].alloca
 del y
 print(npu.memory_allocated(), npu.memory_reserved(), process().devices[0].used)
 """
-    found = _program(code, PYTORCH_NO_NPU_MEMORY_CACHING="1")
-    assert found.stdout.split() == ["4096", "4096", "4096", "4096", "1", "0", "0", "0"], found.stderr
+    result = _program(code, PYTORCH_NO_NPU_MEMORY_CACHING="1")
+    assert result.stdout.split() == ["4096", "4096", "4096", "4096", "1", "0", "0", "0"], result.stderr

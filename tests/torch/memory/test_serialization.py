@@ -66,8 +66,8 @@ def test_checkpoint_lands_where_asked(place: Any, device: str, zipped: bool, wei
 
 def test_cpu_checkpoint_onto_the_device() -> None:
     file = saved({"x": torch.tensor(VALUES), "n": 3})
-    found = torch.load(file, map_location="npu:1")
-    assert str(found["x"].device) == "npu:1" and found["x"].tolist() == VALUES and found["n"] == 3
+    result = torch.load(file, map_location="npu:1")
+    assert str(result["x"].device) == "npu:1" and result["x"].tolist() == VALUES and result["n"] == 3
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ class _OldTensor:
 def test_checkpoints_of_torch_npu_1(place: str | None, weights_only: bool) -> None:
     x = torch.tensor(VALUES).npu()
     file = saved({"w": _OldTensor(x.view(2, 2)[1:])})
-    found = torch.load(file, map_location=place, weights_only=weights_only)["w"]
-    assert found.tolist() == [[2.0, 3.0]] and found.requires_grad
-    assert found.device.type == (place or "npu")
+    result = torch.load(file, map_location=place, weights_only=weights_only)["w"]
+    assert result.tolist() == [[2.0, 3.0]] and result.requires_grad
+    assert result.device.type == (place or "npu")
 
 
 def test_file_says_npu_and_holds_the_bytes_only() -> None:

@@ -117,15 +117,15 @@ def test_checkpoints_of_cuda(place: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patch:
         patch.setattr(torch.serialization, "location_tag", lambda _storage: "cuda:0")
         file = saved({"x": torch.arange(3.0)})
-    found = torch.load(file, map_location=place)["x"]
-    assert found.tolist() == [0.0, 1.0, 2.0] and str(found.device) == ("npu:0" if place == "npu" else "npu:1")
+    result = torch.load(file, map_location=place)["x"]
+    assert result.tolist() == [0.0, 1.0, 2.0] and str(result.device) == ("npu:0" if place == "npu" else "npu:1")
 
 
 @pytest.mark.parametrize("place", ["npu:1", "cpu", None])
 def test_mapped_files(place: str | None, tmp_path: Path) -> None:
     torch.save(torch.arange(5.0).npu(), tmp_path / "x.pt")
-    found = torch.load(tmp_path / "x.pt", mmap=True, map_location=place)
-    assert (str(found.device), found.tolist()) == (place or "npu:0", [0.0, 1.0, 2.0, 3.0, 4.0])
+    result = torch.load(tmp_path / "x.pt", mmap=True, map_location=place)
+    assert (str(result.device), result.tolist()) == (place or "npu:0", [0.0, 1.0, 2.0, 3.0, 4.0])
 
 
 def test_the_old_file_format_warns_for_the_device_only() -> None:

@@ -51,7 +51,7 @@ def test_allocated_and_reserved():
         (13 * MIB + 512, 14 * MIB, 14 * MIB),
     ],
 )
-def test_rounding(size, block, segment):
+def test_blocks_and_segments_are_rounded_as_in_torch(size, block, segment):
     npu.empty_cache()
     taken = {one["stream"] for one in npu.memory_snapshot()}
     stream = next(one for one in (npu.Stream() for _ in range(32)) if one.stream_id not in taken)  # nothing cached fits
@@ -88,7 +88,7 @@ def test_pools_add_up():
     del held
 
 
-def test_accumulated():
+def test_accumulated_figures_count_every_allocation():
     npu.reset_accumulated_memory_stats()
     for _ in range(3):
         torch.empty(1000, device="npu")
@@ -195,7 +195,7 @@ def test_old_resets(name):
     assert npu.max_memory_allocated() == npu.memory_allocated()
 
 
-def test_summary():
+def test_the_summary_is_a_table():
     held = torch.empty(MIB, device="npu")
     text, short = npu.memory_summary(), npu.memory_summary(0, abbreviated=True)
     assert {len(line) for line in text.rstrip("\n").split("\n")} == {77}
@@ -207,7 +207,7 @@ def test_summary():
     del held
 
 
-def test_fraction():
+def test_the_fraction_limits_memory_and_is_checked():
     with pytest.raises(TypeError, match="Invalid type for fraction argument, must be `float`"):
         npu.set_per_process_memory_fraction(1)
     for bad in (-0.1, 1.5, float("nan")):

@@ -71,20 +71,20 @@ def run(om: Path, inputs: Sequence[Array]) -> list[Array]:
         ok(acl.mdl.get_desc(desc, model))
         count = acl.mdl.get_num_inputs(desc)
         assert count == len(inputs), [ok(acl.mdl.get_input_name_by_index(desc, i)) for i in range(count)]
-        given, rooms = _dataset([acl.mdl.get_input_size_by_index(desc, i) for i in range(count)])
+        inputs_set, rooms = _dataset([acl.mdl.get_input_size_by_index(desc, i) for i in range(count)])
         for array, (address, size) in zip(inputs, rooms, strict=True):
             data = np.ascontiguousarray(array)
             assert data.nbytes == size, (data.nbytes, size)
             ok(acl.rt.memcpy(address, size, int(data.ctypes.data), size, _TO_DEVICE))
         outputs = acl.mdl.get_num_outputs(desc)
-        made, results = _dataset([acl.mdl.get_output_size_by_index(desc, i) for i in range(outputs)])
-        ok(acl.mdl.execute(model, given, made))
-        found = []
+        outputs_set, results = _dataset([acl.mdl.get_output_size_by_index(desc, i) for i in range(outputs)])
+        ok(acl.mdl.execute(model, inputs_set, outputs_set))
+        arrays = []
         for index, (address, _) in enumerate(results):
             dtype = np.dtype(numpy_name(acl.mdl.get_output_data_type(desc, index)))
             array = np.empty(_dims(desc, index), dtype)
             if array.nbytes:
                 ok(acl.rt.memcpy(int(array.ctypes.data), array.nbytes, address, array.nbytes, _TO_HOST))
-            found.append(array)
+            arrays.append(array)
         ok(acl.mdl.unload(model))
-        return found
+        return arrays

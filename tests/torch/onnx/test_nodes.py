@@ -99,9 +99,9 @@ def test_a_node_runs_in_an_offline_model(
     model = export(Lambda(function).npu().eval(), given, tmp_path / "model.onnx")
     nodes = [(one.domain, one.op_type) for one in onnx.load(model).graph.node]
     assert ("npu", node) in nodes
-    found = run(convert(model), [one.numpy() for one in inputs])
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
+    result = run(convert(model), [one.numpy() for one in inputs])
+    assert len(result) == len(wanted)
+    for ours, theirs in zip(result, wanted, strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
         np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=1e-5, atol=1e-5)
 

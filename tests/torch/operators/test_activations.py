@@ -125,15 +125,15 @@ def test_clipped_swiglu(interleaved: bool) -> None:
     options = {"alpha": 2.0, "limit": 3.0, "bias": 0.5, "interleaved": interleaved}
     torch.testing.assert_close(ops.npu_clipped_swiglu(x.npu(), **options).cpu(), wanted)
     groups = torch.tensor([1, 2]).npu()
-    found = ops.npu_clipped_swiglu(x.npu(), group_index=groups, **options).cpu()
-    torch.testing.assert_close(found[:3], wanted[:3])
-    assert not found[3:].any()
+    result = ops.npu_clipped_swiglu(x.npu(), group_index=groups, **options).cpu()
+    torch.testing.assert_close(result[:3], wanted[:3])
+    assert not result[3:].any()
 
 
 def test_clipped_swiglu_along_another_dimension() -> None:
     x = _x(8, 3)
-    found = ops.npu_clipped_swiglu(x.npu(), dim=0).cpu()
-    torch.testing.assert_close(found, ops.npu_clipped_swiglu(x.t().contiguous().npu()).cpu().t())
+    result = ops.npu_clipped_swiglu(x.npu(), dim=0).cpu()
+    torch.testing.assert_close(result, ops.npu_clipped_swiglu(x.t().contiguous().npu()).cpu().t())
 
 
 def test_what_activations_refuse() -> None:

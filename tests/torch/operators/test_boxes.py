@@ -33,25 +33,25 @@ def plain_iou(a: list[float], b: list[float]) -> float:
 def test_iou_rounds_as_published() -> None:
     boxes = torch.tensor([[0, 0, 10, 10], [10, 10, 20, 20], [32, 32, 38, 42]]).half().npu()
     truth = torch.tensor([[0, 0, 10, 20], [0, 10, 10, 10], [10, 10, 20, 20]]).half().npu()
-    found = npu.npu_iou(boxes, truth, 0)
-    assert found.device.type == "npu" and found.dtype == torch.float16
+    result = npu.npu_iou(boxes, truth, 0)
+    assert result.device.type == "npu" and result.dtype == torch.float16
     wanted = torch.tensor([[0.4985, 0, 0], [0, 0, 0], [0, 0.9961, 0]])
-    torch.testing.assert_close(found.float().cpu(), wanted, atol=5e-5, rtol=0)
+    torch.testing.assert_close(result.float().cpu(), wanted, atol=5e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_iou_is_gt_by_boxes_and_near_the_true_one(dtype: torch.dtype) -> None:
     boxes, truth = corner_boxes(7, 0), corner_boxes(4, 1)
-    found = npu.npu_ptiou(boxes.to(dtype).npu(), truth.to(dtype).npu()).cpu()
-    assert found.shape == (4, 7) and found.dtype == dtype
+    result = npu.npu_ptiou(boxes.to(dtype).npu(), truth.to(dtype).npu()).cpu()
+    assert result.shape == (4, 7) and result.dtype == dtype
     for row, column in product(range(4), range(7)):
         true = plain_iou(boxes[column].tolist(), truth[row].tolist())
-        assert abs(found[row, column].item() - true) < 0.02
+        assert abs(result[row, column].item() - true) < 0.02
 
 
 def test_iof_divides_by_the_area_of_the_ground_truth() -> None:
-    found = npu.npu_iou(torch.tensor([[0.0, 0, 10, 10]]), torch.tensor([[0.0, 0, 10, 20]]), 1)
-    assert abs(found.item() - 0.5) < 0.003
+    result = npu.npu_iou(torch.tensor([[0.0, 0, 10, 10]]), torch.tensor([[0.0, 0, 10, 20]]), 1)
+    assert abs(result.item() - 0.5) < 0.003
     with pytest.raises(RuntimeError, match="mode must be 0"):
         npu.npu_iou(torch.zeros(1, 4), torch.zeros(1, 4), 2)
     with pytest.raises(RuntimeError, match=r"gtboxes must be \[n, 4\]"):
@@ -90,13 +90,13 @@ def test_forms_of_iou(centred: tuple[torch.Tensor, torch.Tensor], which: int) ->
     boxes, truth = centred
     name = ("npu_giou", "npu_diou", "npu_ciou")[which]
     call = getattr(npu, name)
-    found = call(boxes.npu(), truth.npu(), True, False, 0).cpu()
-    assert found.shape == ((9, 1) if which == 0 else (1, 9))
+    result = call(boxes.npu(), truth.npu(), True, False, 0).cpu()
+    assert result.shape == ((9, 1) if which == 0 else (1, 9))
     wanted = [plain_forms(boxes[:, i].tolist(), truth[:, i].tolist())[which] for i in range(9)]
-    torch.testing.assert_close(found.reshape(-1), torch.tensor(wanted, dtype=torch.float64))
+    torch.testing.assert_close(result.reshape(-1), torch.tensor(wanted, dtype=torch.float64))
     half = call(boxes.half().npu(), truth.half().npu(), True, False, 0)
     assert half.dtype == torch.float16
-    torch.testing.assert_close(half.cpu().double().reshape(-1), found.reshape(-1), atol=5e-3, rtol=0)
+    torch.testing.assert_close(half.cpu().double().reshape(-1), result.reshape(-1), atol=5e-3, rtol=0)
     same = call(boxes.npu(), boxes.npu(), True, False, 0)
     torch.testing.assert_close(same, torch.ones_like(same))
 
@@ -114,7 +114,9 @@ def test_corners_and_crossing(centred: tuple[torch.Tensor, torch.Tensor]) -> Non
 
 
 @pytest.mark.parametrize("name", ["npu_giou", "npu_diou"])
-def test_derivatives(centred: tuple[torch.Tensor, torch.Tensor], name: str) -> None:
+def test_derivatives_of_overlaps_are_those_of_finite_differences(
+    centred: tuple[torch.Tensor, torch.Tensor], name: str
+) -> None:
     boxes, truth = (one.clone().requires_grad_() for one in centred)
     call, backward = getattr(npu, name), getattr(npu, f"{name}_backward")
     assert torch.autograd.gradcheck(lambda a, b: call(a, b, True, False, 0), (boxes, truth))
@@ -135,9 +137,9 @@ def test_ciou_derivative_leaves_the_weight_out(centred: tuple[torch.Tensor, torc
     wanted = iou + (plain_iou_part / v.detach()) * v
     grad = torch.randn_like(value)
     expected = torch.autograd.grad(wanted, (boxes, truth), grad)
-    found = torch.autograd.grad(value, (boxes, truth), grad, retain_graph=True)
+    result = torch.autograd.grad(value, (boxes, truth), grad, retain_graph=True)
     again = npu.npu_ciou_backward(grad, boxes, truth, angle, True, False, 0)
-    for one, two, three in zip(expected, found, again, strict=True):
+    for one, two, three in zip(expected, result, again, strict=True):
         torch.testing.assert_close(one, two)
         torch.testing.assert_close(two, three)
     assert npu._npu_ciou(boxes, truth, True, False)[1].numel() == 0
@@ -154,11 +156,11 @@ def test_forms_that_are_refused() -> None:
         for arguments in ((False, False, 0), (True, True, 0), (True, False, 1)):
             boxes, truth = torch.rand(4, 3, requires_grad=True), torch.rand(4, 3, requires_grad=True)
             for pair in ((boxes, truth), (boxes.detach(), truth), (boxes, truth.detach())):
-                found = getattr(npu, name)(*pair, *arguments)  # the value is documented, its derivative is not
+                result = getattr(npu, name)(*pair, *arguments)  # the value is documented, its derivative is not
                 with pytest.raises(RuntimeError, match=f"derivative of {name}[\\s\\S]*is_cross=False, mode=0 only"):
-                    found.sum().backward()
+                    result.sum().backward()
             plain = getattr(npu, name)(boxes.detach(), truth.detach(), *arguments)
-            assert torch.equal(plain, found.detach()) and not plain.requires_grad
+            assert torch.equal(plain, result.detach()) and not plain.requires_grad
     with pytest.raises(RuntimeError, match="cannot be paired"):
         npu.npu_diou(boxes, torch.rand(4, 2))
     with pytest.raises(RuntimeError, match=r"must be \[4, n\]"):
@@ -201,8 +203,8 @@ def test_nms_has_shapes_for_fake_tensors() -> None:
             torch.rand(30, 4), torch.rand(30), 12, torch.tensor(0.5), torch.tensor(0.0), True
         )
         assert (indices.shape, count.shape) == ((12,), ())
-        found = npu.npu_batch_nms(torch.rand(2, 9, 1, 4), torch.rand(2, 9, 3), 0.1, 0.5, 4, 20)
-        assert [tuple(one.shape) for one in found] == [(2, 20, 4), (2, 20), (2, 20), (2,)]
+        result = npu.npu_batch_nms(torch.rand(2, 9, 1, 4), torch.rand(2, 9, 3), 0.1, 0.5, 4, 20)
+        assert [tuple(one.shape) for one in result] == [(2, 20, 4), (2, 20), (2, 20), (2,)]
         assert npu.npu_nms_with_mask(torch.rand(6, 8), 0.5)[2].shape == (6,)
 
 
@@ -231,8 +233,8 @@ def test_batch_nms(shared: bool, transposed: bool) -> None:
     boxes = boxes.reshape(batch, -1, count, 4).half().float()
     scores = torch.rand(batch, count, classes).half().float()
     given = boxes.permute(0, 1, 3, 2) if transposed else boxes.permute(0, 2, 1, 3)
-    found = npu.npu_batch_nms(given.npu(), scores.npu(), 0.3, 0.4, 6, 11, False, transposed)
-    found_boxes, found_scores, found_classes, counts = (one.cpu() for one in found)
+    result = npu.npu_batch_nms(given.npu(), scores.npu(), 0.3, 0.4, 6, 11, False, transposed)
+    found_boxes, found_scores, found_classes, counts = (one.cpu() for one in result)
     assert found_boxes.dtype == found_scores.dtype == found_classes.dtype == torch.float16
     assert counts.dtype == torch.int32
     for image in range(batch):
@@ -332,12 +334,12 @@ def test_rotated_coder_samples_and_inverse() -> None:
     anchor = torch.tensor([[[30.69], [32.6], [45.94], [59.88], [-44.53]]]).half().npu()
     truth = torch.tensor([[[30.44], [18.72], [33.22], [45.56], [8.5]]]).half().npu()
     weight = torch.ones(5).half().npu()
-    found = npu.npu_rotated_box_encode(anchor, truth, weight).cpu().float().flatten()
-    torch.testing.assert_close(found, torch.tensor([-0.4253, -0.5166, -1.7021, -0.0162, 1.1328]), atol=4e-3, rtol=0)
+    result = npu.npu_rotated_box_encode(anchor, truth, weight).cpu().float().flatten()
+    torch.testing.assert_close(result, torch.tensor([-0.4253, -0.5166, -1.7021, -0.0162, 1.1328]), atol=4e-3, rtol=0)
     start = torch.tensor([[[4.137], [33.72], [29.4], [54.06], [41.28]]])
     moves = torch.tensor([[[0.0244], [-1.992], [0.2109], [0.315], [-37.25]]])
-    found = npu.npu_rotated_box_decode(start.npu(), moves.npu(), torch.ones(5).npu()).cpu().flatten()
-    torch.testing.assert_close(found, torch.tensor([1.7861, -10.5781, 33.0, 17.2969, -88.4375]), atol=0.03, rtol=0)
+    result = npu.npu_rotated_box_decode(start.npu(), moves.npu(), torch.ones(5).npu()).cpu().flatten()
+    torch.testing.assert_close(result, torch.tensor([1.7861, -10.5781, 33.0, 17.2969, -88.4375]), atol=0.03, rtol=0)
     weights = torch.tensor([10.0, 10, 5, 5, 2])
     boxes = torch.cat((corner_boxes(6, 1), torch.rand(6, 1) * 160 - 80), 1).t().unsqueeze(0)
     other = torch.cat((corner_boxes(6, 2), torch.rand(6, 1) * 160 - 80), 1).t().unsqueeze(0)

@@ -59,8 +59,8 @@ ROIS = torch.tensor(
 def test_roi_align_sample() -> None:
     x = torch.arange(1.0, 37).reshape(1, 1, 6, 6).npu()
     rois = torch.tensor([[0.0, -2, -2, 22, 22]]).npu()
-    found = npu.npu_roi_align(x, rois, 0.25, 3, 3, 2, 0)
-    assert found.tolist() == [[[[4.5, 6.5, 8.5], [16.5, 18.5, 20.5], [28.5, 30.5, 32.5]]]]
+    result = npu.npu_roi_align(x, rois, 0.25, 3, 3, 2, 0)
+    assert result.tolist() == [[[[4.5, 6.5, 8.5], [16.5, 18.5, 20.5], [28.5, 30.5, 32.5]]]]
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
@@ -68,17 +68,17 @@ def test_roi_align_sample() -> None:
 def test_roi_align_against_a_loop(mode: int, num: int) -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 3, 9, 12, dtype=torch.float64)
-    found = npu.npu_roi_align(x.npu(), ROIS.npu(), 0.2, 2, 3, num, mode)
-    torch.testing.assert_close(found.cpu(), plain_roi_align(x, ROIS, 0.2, (2, 3), num, mode))
+    result = npu.npu_roi_align(x.npu(), ROIS.npu(), 0.2, 2, 3, num, mode)
+    torch.testing.assert_close(result.cpu(), plain_roi_align(x, ROIS, 0.2, (2, 3), num, mode))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_roi_align_types(dtype: torch.dtype) -> None:
     x = torch.randn(2, 3, 9, 12).to(dtype)
-    found = npu.npu_roi_align(x.npu(), ROIS.to(dtype).npu(), 0.25, 2, 2, 2, 0)
+    result = npu.npu_roi_align(x.npu(), ROIS.to(dtype).npu(), 0.25, 2, 2, 2, 0)
     wanted = plain_roi_align(x.double(), ROIS.to(dtype).double(), 0.25, (2, 2), 2, 0)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.cpu().double(), wanted, atol=2e-2 if dtype.itemsize == 2 else 1e-5, rtol=1e-2)
+    assert result.dtype == dtype
+    torch.testing.assert_close(result.cpu().double(), wanted, atol=2e-2 if dtype.itemsize == 2 else 1e-5, rtol=1e-2)
 
 
 def test_roi_align_derivative_and_shapes() -> None:
@@ -147,11 +147,11 @@ def test_ps_roi_pooling() -> None:
     rois = torch.tensor(
         [[[0.0, 4, 6, 30, 40], [0, -9, 3, 20, 25]], [[1, 12, 2, 39, 12], [1, 70, 70, 90, 90]]], dtype=torch.float64
     ).transpose(1, 2)
-    found = npu.npu_ps_roi_pooling(x, rois, 0.15, 2, 2)
-    torch.testing.assert_close(found, plain_ps(x, rois, 0.15, 2, 2))
+    result = npu.npu_ps_roi_pooling(x, rois, 0.15, 2, 2)
+    torch.testing.assert_close(result, plain_ps(x, rois, 0.15, 2, 2))
     assert torch.autograd.gradcheck(lambda one: npu.npu_ps_roi_pooling(one, rois, 0.15, 2, 2), (x,))
-    grad = torch.randn_like(found)
-    wanted = torch.autograd.grad(found, x, grad)[0]
+    grad = torch.randn_like(result)
+    wanted = torch.autograd.grad(result, x, grad)[0]
     for size in ([5, 6], [2, 8, 5, 6]):
         back = npu.npu_ps_roi_pooling_backward(grad.npu(), rois.npu(), 0.15, 2, 2, size)
         torch.testing.assert_close(back.cpu(), wanted)
@@ -160,8 +160,8 @@ def test_ps_roi_pooling() -> None:
 def test_ps_roi_pooling_sample() -> None:
     rois = torch.tensor([[[1], [2], [3], [4], [5]], [[6], [7], [8], [9], [10]]]).half().npu()
     x = torch.arange(1, 17).reshape(2, 8, 1, 1).half().npu()
-    found = npu.npu_ps_roi_pooling(x, rois, 0.5, 2, 2)
-    assert found.dtype == torch.float16 and found.shape == (2, 2, 2, 2) and not found.any()
+    result = npu.npu_ps_roi_pooling(x, rois, 0.5, 2, 2)
+    assert result.dtype == torch.float16 and result.shape == (2, 2, 2, 2) and not result.any()
     with pytest.raises(RuntimeError, match="8 channels; group_size² \\* output_dim = 12"):
         npu.npu_ps_roi_pooling(x, rois, 0.5, 2, 3)
 
@@ -172,8 +172,8 @@ def test_ps_roi_pooling_sample() -> None:
 def test_bounding_box_samples() -> None:
     rois = torch.tensor([[1.0, 2, 3, 4], [3, 4, 5, 6]]).npu()
     deltas = torch.tensor([[5.0, 6, 7, 8], [7, 8, 9, 6]]).npu()
-    found = npu.npu_bounding_box_decode(rois, deltas, 0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1)
-    assert found.tolist() == [[2.5, 6.5, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]]
+    result = npu.npu_bounding_box_decode(rois, deltas, 0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1)
+    assert result.tolist() == [[2.5, 6.5, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]]
     encoded = npu.npu_bounding_box_encode(rois, deltas, 0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2).cpu()
     torch.testing.assert_close(
         encoded, torch.tensor([[13.3281, 13.3281, 0, 0], [13.3281, 6.6641, 0, -5.4922]]), atol=6e-3, rtol=0
@@ -196,13 +196,13 @@ def test_bounding_box_encode_and_decode_are_inverse() -> None:
 
 def test_yolo_encode() -> None:
     boxes, truth, stride = corner_boxes(5, 1), corner_boxes(5, 2), torch.tensor([8, 16, 32, 8, 4])
-    found = npu.npu_yolo_boxes_encode(boxes.npu(), truth.npu(), stride.npu(), False).cpu()
-    for row, a, b, s in zip(found.tolist(), boxes.tolist(), truth.tolist(), stride.tolist(), strict=True):
+    result = npu.npu_yolo_boxes_encode(boxes.npu(), truth.npu(), stride.npu(), False).cpu()
+    for row, a, b, s in zip(result.tolist(), boxes.tolist(), truth.tolist(), stride.tolist(), strict=True):
         wanted = [((b[i] + b[i + 2]) / 2 - (a[i] + a[i + 2]) / 2) / s + 0.5 for i in (0, 1)]
         wanted = [min(max(one, 1e-6), 1 - 1e-6) for one in wanted]
         wanted += [math.log((b[i + 2] - b[i]) / (a[i + 2] - a[i])) for i in (0, 1)]
         assert row == pytest.approx(wanted, abs=1e-5)
-    assert torch.equal(npu.npu_yolo_boxes_encode(boxes, truth, stride, True), found)
+    assert torch.equal(npu.npu_yolo_boxes_encode(boxes, truth, stride, True), result)
     with pytest.raises(RuntimeError, match="one for each"):
         npu.npu_yolo_boxes_encode(boxes, truth, stride[:2])
 
@@ -211,13 +211,13 @@ def test_anchor_response_flags() -> None:
     torch.manual_seed(0)
     assert npu.npu_anchor_response_flags(torch.rand(100, 4).npu(), (60, 60), (2, 2), 9).shape == (32400,)
     boxes = corner_boxes(12, 1, 30.0)
-    found = npu.npu_anchor_response_flags(boxes.npu(), (5, 7), (8, 4), 3).cpu()
+    result = npu.npu_anchor_response_flags(boxes.npu(), (5, 7), (8, 4), 3).cpu()
     wanted = np.zeros((5, 7, 3), np.uint8)
     for x0, y0, x1, y1 in boxes.tolist():
         column, row = int((x0 + x1) / 2 // 8), int((y0 + y1) / 2 // 4)
         if column < 7 and row < 5:
             wanted[row, column] = 1
-    assert found.dtype == torch.uint8 and found.tolist() == wanted.reshape(-1).tolist() and wanted.any()
+    assert result.dtype == torch.uint8 and result.tolist() == wanted.reshape(-1).tolist() and wanted.any()
 
 
 @pytest.mark.parametrize("everything", [True, False])
@@ -239,5 +239,5 @@ def test_grid_assign_positive(everything: bool) -> None:
             elif flags[gt_which[g]]:
                 wanted[gt_which[g]] = g + 1
     tensors = (start, overlaps, flags.to(torch.uint8), best, which.int(), gt_best, gt_which.int())
-    found = npu.npu_grid_assign_positive(*(one.npu() for one in tensors), 128, 0.8, 0.5, everything)
-    assert found.tolist() == wanted.tolist() and (wanted > 0).sum() > 4
+    result = npu.npu_grid_assign_positive(*(one.npu() for one in tensors), 128, 0.8, 0.5, everything)
+    assert result.tolist() == wanted.tolist() and (wanted > 0).sum() > 4

@@ -33,19 +33,19 @@ def test_convolution_gradients() -> None:
     y = F.conv2d(x, depthwise, None, 1, 1, 1, 4)
     grad = torch.randn_like(y)
     args = ([3, 3], [1, 1], [1, 1], [1, 1])
-    found = ops._conv_depthwise2d_backward(grad, *_plain(x, depthwise), *args, [True, True])
-    _same(found, torch.autograd.grad(y, (x, depthwise), grad))
+    result = ops._conv_depthwise2d_backward(grad, *_plain(x, depthwise), *args, [True, True])
+    _same(result, torch.autograd.grad(y, (x, depthwise), grad))
     y = F.conv2d(x, weight, bias, 1, 2, 2)
     grad = torch.randn_like(y)
     args = ([3, 3], [1, 1], [2, 2], [2, 2], [True] * 3)
-    found = ops.slow_conv_dilated2d_backward(grad, *_plain(x, weight), *args)
-    _same(found, torch.autograd.grad(y, (x, weight, bias), grad))
+    result = ops.slow_conv_dilated2d_backward(grad, *_plain(x, weight), *args)
+    _same(result, torch.autograd.grad(y, (x, weight, bias), grad))
     turned = weight.transpose(0, 1)
     y = F.conv_transpose2d(x, turned, bias, 2, 1, 1)
     grad = torch.randn_like(y)
     args = ([3, 3], [2, 2], [1, 1], [1, 1], [1, 1], [True] * 3)
-    found = ops.slow_conv_transpose2d_backward(grad, *_plain(x, turned), *args)
-    _same(found, torch.autograd.grad(y, (x, turned, bias), grad))
+    result = ops.slow_conv_transpose2d_backward(grad, *_plain(x, turned), *args)
+    _same(result, torch.autograd.grad(y, (x, turned, bias), grad))
     with pytest.raises(RuntimeError, match=r"kernel_size \[2, 2\] is not that of the weight"):
         ops.slow_conv_dilated2d_backward(grad, *_plain(x, weight), [2, 2], [1, 1], [2, 2], [2, 2], [True] * 3)
 
@@ -55,8 +55,8 @@ def test_fft_gradients(size: int) -> None:
     (x,) = _leaves((3, size))
     y = torch.ops.aten._fft_r2c(x, [1], 0, True)
     grad = torch.randn_like(y)
-    found = ops.fft_r2c_backward(grad, [1], 0, True, size)
-    _same(found, torch.autograd.grad(y, x, grad))
+    result = ops.fft_r2c_backward(grad, [1], 0, True, size)
+    _same(result, torch.autograd.grad(y, x, grad))
     z = y.detach().requires_grad_()
     back = torch.ops.aten._fft_c2r(z, [1], 2, size)
     grad = torch.randn_like(back)
@@ -85,10 +85,10 @@ def test_loss_gradients(reduction: str) -> None:
     positive = weight.detach().abs()
     options = {"weight": positive, "pos_weight": positive + 1, "reduction": reduction}
     loss = F.binary_cross_entropy_with_logits(x, y.detach().sigmoid(), **options)
-    found = ops.npu_binary_cross_entropy_with_logits_backward(
+    result = ops.npu_binary_cross_entropy_with_logits_backward(
         grad, x.detach(), y.detach().sigmoid(), positive, positive + 1, code
     )
-    _same(found, torch.autograd.grad(loss, x, grad))
+    _same(result, torch.autograd.grad(loss, x, grad))
     with pytest.raises(RuntimeError, match=r"reduction must be 0 \(none\), 1 \(mean\) or 2 \(sum\), not 3"):
         ops.l1_loss_backward(grad, *_plain(x, y), 3)
 
@@ -141,10 +141,12 @@ def test_prefetch_is_a_hint() -> None:
         ops.npu_prefetch(x, None, 0)
 
 
-def test_pictures() -> None:
+def test_pictures_become_tensors_and_are_normalised() -> None:
     picture = torch.arange(24, dtype=torch.uint8).reshape(2, 4, 3).npu()
-    found = ops.img_to_tensor(picture)
-    assert found.shape == (3, 2, 4) and math.isclose(found[1, 1, 2].item(), picture[1, 2, 1].item() / 255, rel_tol=1e-6)
+    result = ops.img_to_tensor(picture)
+    assert result.shape == (3, 2, 4) and math.isclose(
+        result[1, 1, 2].item(), picture[1, 2, 1].item() / 255, rel_tol=1e-6
+    )
     planes = torch.randn(1, 3, 2, 2).npu()
     wanted = (planes.cpu() - torch.tensor([1.0, 2, 3]).reshape(3, 1, 1)) / torch.tensor([2.0, 4, 8]).reshape(3, 1, 1)
     normal = ops.image_normalize(planes, [1, 2, 3], [2, 4, 8])
@@ -158,9 +160,9 @@ def test_pictures() -> None:
 
 def test_crop_and_resize_samples_corners_and_middles() -> None:
     x = torch.arange(16.0).reshape(1, 1, 4, 4).npu()
-    found = ops.crop_and_resize(x, [0, 0, 1, 1, 0, 0, 1 / 3, 1 / 3], [0, 0], [3, 3])
-    assert found[0, 0].tolist() == [[0, 1.5, 3], [6, 7.5, 9], [12, 13.5, 15]]
-    torch.testing.assert_close(found[1, 0].cpu(), torch.tensor([[0, 0.5, 1], [2, 2.5, 3], [4, 4.5, 5]]))
+    result = ops.crop_and_resize(x, [0, 0, 1, 1, 0, 0, 1 / 3, 1 / 3], [0, 0], [3, 3])
+    assert result[0, 0].tolist() == [[0, 1.5, 3], [6, 7.5, 9], [12, 13.5, 15]]
+    torch.testing.assert_close(result[1, 0].cpu(), torch.tensor([[0, 0.5, 1], [2, 2.5, 3], [4, 4.5, 5]]))
     outside = ops.crop_and_resize(x, [0, 0, 2, 1], [0], [3, 2], -7.0)
     assert outside[0, 0].tolist() == [[0, 3], [12, 15], [-7, -7]]
     assert ops.crop_and_resize(x, [0, 0, 1, 1], [0], [1, 1]).item() == 7.5

@@ -332,6 +332,6 @@ def test_shapes_of_fake_tensors() -> None:
         x = torch.empty(6, 8, device="npu")
         y, chosen, _ = ops.npu_moe_gating_top_k(x, 2, k_group=1, group_count=2)
         assert y.shape == chosen.shape == (6, 2)
-        found = ops.npu_moe_init_routing_v2(x, chosen, expert_num=8, expert_tokens_num_flag=True)
-        assert [tuple(one.shape) for one in found] == [(12, 8), (12,), (8,), (0,)]
+        result = ops.npu_moe_init_routing_v2(x, chosen, expert_num=8, expert_tokens_num_flag=True)
+        assert [tuple(one.shape) for one in result] == [(12, 8), (12,), (8,), (0,)]
         assert ops.npu_moe_token_permute(x, chosen)[0].shape == (12, 8)

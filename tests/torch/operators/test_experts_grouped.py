@@ -30,14 +30,14 @@ LISTS = {0: [2, 2, 5], 1: COUNTS, 2: [[0, 2], [1, 0], [2, 3]]}
 def test_one_product_for_each_pair(split_item: int) -> None:
     x = [_random(3, 4), _random(2, 4, seed=1)]
     weight, bias = [_random(4, 5, seed=2), _random(4, 5, seed=3)], [_random(5, seed=4), _random(5, seed=5)]
-    found = ops.npu_grouped_matmul(
+    result = ops.npu_grouped_matmul(
         [one.npu() for one in x], [one.npu() for one in weight], bias=[one.npu() for one in bias],
         split_item=split_item, group_type=-1,
     )  # fmt: skip
     wanted = [a @ b + c for a, b, c in zip(x, weight, bias, strict=True)]
     wanted = [torch.cat(wanted)] if split_item > 1 else wanted
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
+    assert len(result) == len(wanted)
+    for mine, theirs in zip(result, wanted, strict=True):
         torch.testing.assert_close(mine.cpu(), theirs)
 
 
@@ -67,30 +67,30 @@ def test_rows_split_among_weights(kind: int, split_item: int, stacked: bool) -> 
 
 def test_pairs_in_any_order() -> None:
     x, weight = _random(5, 4), _random(3, 4, 2, seed=1)
-    found = ops.npu_grouped_matmul(
+    result = ops.npu_grouped_matmul(
         [x.npu()], [weight.npu()], group_list=torch.tensor([[2, 3], [0, 2], [1, 0]]).npu(), split_item=3, group_type=0,
         group_list_type=2,
     )[0]  # fmt: skip
-    torch.testing.assert_close(found.cpu(), torch.cat((x[:3] @ weight[2], x[3:] @ weight[0])))
+    torch.testing.assert_close(result.cpu(), torch.cat((x[:3] @ weight[2], x[3:] @ weight[0])))
 
 
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("split_item", [0, 2])
 def test_inner_dimension_split(kind: int, split_item: int) -> None:
     x, weight = _random(4, 5), _random(5, 3, seed=1)
-    found = ops.npu_grouped_matmul(
+    result = ops.npu_grouped_matmul(
         [x.npu()], [weight.npu()], group_list=torch.tensor(LISTS[kind]).npu(), split_item=split_item, group_type=2,
         group_list_type=kind,
     )  # fmt: skip
     wanted = torch.stack([x[:, :2] @ weight[:2], torch.zeros(4, 3), x[:, 2:] @ weight[2:]])
-    torch.testing.assert_close((found[0] if split_item else torch.stack(list(found))).cpu(), wanted)
+    torch.testing.assert_close((result[0] if split_item else torch.stack(list(result))).cpu(), wanted)
 
 
 def test_group_list_of_numbers() -> None:
     x, weight = _random(5, 4), _random(3, 4, 2, seed=1)
-    found = ops.npu_grouped_matmul.List([x.npu()], list(weight.npu()), group_list=LISTS[0], split_item=2)[0]
+    result = ops.npu_grouped_matmul.List([x.npu()], list(weight.npu()), group_list=LISTS[0], split_item=2)[0]
     wanted = [part @ weight[number] for number, part in enumerate(x.split(COUNTS))]
-    torch.testing.assert_close(found.cpu(), torch.cat(wanted))
+    torch.testing.assert_close(result.cpu(), torch.cat(wanted))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_group_list_of_numbers() -> None:
         (5, F.silu),
     ],
 )
-def test_activations(number: int, function: object) -> None:
+def test_activations_by_number_are_those_of_torch(number: int, function: object) -> None:
     x, weight = _random(5, 4), _random(4, 3, seed=1)
-    found = ops.npu_grouped_matmul([x.npu()], [weight.npu()], group_type=-1, act_type=number)[0]
-    torch.testing.assert_close(found.cpu(), function(x @ weight))
+    result = ops.npu_grouped_matmul([x.npu()], [weight.npu()], group_type=-1, act_type=number)[0]
+    torch.testing.assert_close(result.cpu(), function(x @ weight))
 
 
-def test_derivatives() -> None:
+def test_derivatives_of_grouped_products_are_those_of_finite_differences() -> None:
     x, weight = _random(5, 4, dtype=torch.float64).npu(), _random(3, 4, 2, seed=1, dtype=torch.float64).npu()
     groups = torch.tensor([2, 2, 4]).npu()
 
@@ -132,7 +132,7 @@ def test_quantised_rows(output: torch.dtype | None) -> None:
     x, weight = _int8(6, 16), _int8(3, 16, 5, seed=1)
     scale, row = torch.rand(3, 5) * 1e-3, torch.rand(6) + 0.1
     bias = torch.randint(-999, 999, (3, 5), dtype=torch.int32)
-    found = ops.npu_grouped_matmul(
+    result = ops.npu_grouped_matmul(
         [x.npu()], [weight.npu()], scale=[scale.npu()], per_token_scale=[row.npu()], bias=[bias.npu()],
         group_list=torch.tensor(LISTS[0]).npu(), split_item=3, group_type=0, output_dtype=output,
     )[0]  # fmt: skip
@@ -142,11 +142,11 @@ def test_quantised_rows(output: torch.dtype | None) -> None:
         sums = x[place].numpy().astype(np.int64) @ weight[group].numpy().astype(np.int64) + bias[group].numpy()
         factor = 1 if output == torch.int32 else scale[group].double().numpy() * float(row[place])
         wanted[place] = sums * factor
-    assert found.dtype == (output or torch.int8)
+    assert result.dtype == (output or torch.int8)
     if output is None:
-        assert np.abs(found.cpu().numpy() - np.clip(wanted, -128, 127)).max() <= 0.501
+        assert np.abs(result.cpu().numpy() - np.clip(wanted, -128, 127)).max() <= 0.501
     else:
-        np.testing.assert_allclose(found.cpu().double(), wanted, rtol=1e-2 if output == torch.bfloat16 else 1e-3)
+        np.testing.assert_allclose(result.cpu().double(), wanted, rtol=1e-2 if output == torch.bfloat16 else 1e-3)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -156,7 +156,7 @@ def test_integer_weights_made_float(bits: int, groups: int) -> None:
     shape = (2, groups, 8) if groups else (2, 8)
     scale, offset = (torch.rand(shape) * 0.1).half(), torch.randint(-2, 3, shape).half()
     given = ops.npu_convert_weight_to_int4pack(weight.npu()) if bits == 4 else weight.to(torch.int8).npu()
-    found = ops.npu_grouped_matmul(
+    result = ops.npu_grouped_matmul(
         [x.npu()], [given], antiquant_scale=[scale.npu()], antiquant_offset=[offset.npu()],
         group_list=torch.tensor([1, 3]).npu(), split_item=3, group_type=0, group_list_type=1,
     )[0]  # fmt: skip
@@ -165,7 +165,7 @@ def test_integer_weights_made_float(bits: int, groups: int) -> None:
     ]
     numbers = (weight.double() + rows[1]) * rows[0]
     wanted = torch.cat((x[:1].double() @ numbers[0], x[1:].double() @ numbers[1]))
-    torch.testing.assert_close(found.cpu().double(), wanted, rtol=5e-3, atol=2e-2)
+    torch.testing.assert_close(result.cpu().double(), wanted, rtol=5e-3, atol=2e-2)
 
 
 def test_swiglu_quant_after_a_grouped_product() -> None:
@@ -217,7 +217,7 @@ _UNITS = {
 
 
 @pytest.mark.parametrize("name", sorted(_UNITS))
-def test_ffn(name: str) -> None:
+def test_every_unit_of_a_feed_forward_network_is_its_formula(name: str) -> None:
     inner = 12 if name.endswith("glu") else 6
     x, first, second = _random(2, 3, 4), _random(4, inner, seed=1), _random(6, 5, seed=2)
     bias1, bias2 = _random(inner, seed=3), _random(5, seed=4)

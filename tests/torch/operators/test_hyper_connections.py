@@ -38,7 +38,7 @@ def sinkhorn(x: Tensor, eps: float, iterations: int) -> Tensor:
     return m
 
 
-def test_sinkhorn() -> None:
+def test_sinkhorn_is_its_iteration() -> None:
     x = rand(2, 3, N, N)
     y, norm, total = ops.npu_mhc_sinkhorn(x.npu(), eps=1e-3, num_iters=5)
     assert norm.numel() == total.numel() == 0
@@ -79,17 +79,17 @@ def pre(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor | Non
 
 
 @pytest.mark.parametrize("with_gamma", [True, False])
-def test_pre(with_gamma: bool) -> None:
+def test_the_step_before_the_block_is_its_formula(with_gamma: bool) -> None:
     given = operands()
     gamma = given.pop("gamma")
     gamma = gamma if with_gamma else None
     moved = [one.npu() for one in given.values()]
     options = {"gamma": None if gamma is None else gamma.npu(), "norm_eps": 1e-2, "hc_eps": 1e-2}
-    found = ops.npu_mhc_pre(*moved, **options)
-    assert [one.numel() for one in found[3:]] == [0, 0, 0]
+    result = ops.npu_mhc_pre(*moved, **options)
+    assert [one.numel() for one in result[3:]] == [0, 0, 0]
     for at in [(0, 0), (1, 2)]:
         wanted = pre(given["x"][at], *list(given.values())[1:], gamma, 1e-2, 1e-2)
-        for one, expected in zip(found[:3], wanted, strict=True):
+        for one, expected in zip(result[:3], wanted, strict=True):
             close(one[at], expected)
 
 
@@ -104,16 +104,16 @@ def test_gradients_of_pre(with_gamma: bool) -> None:
     wanted = torch.autograd.grad((h_in, h_post, h_res), leaves, grads)
     plain = [given[name].detach() for name in ("x", "phi", "alpha")]
     inv_rms, mix, h_pre = (one.detach() for one in kept)
-    found = ops.npu_mhc_pre_backward(
+    result = ops.npu_mhc_pre_backward(
         *plain, *grads, inv_rms, mix, h_pre, h_post.detach(), None if gamma is None else gamma.detach(), 1e-2
     )
-    for one, expected in zip(found, wanted, strict=False):
+    for one, expected in zip(result, wanted, strict=False):
         close(one, expected.cpu())
-    assert with_gamma or found[4].numel() == 0
+    assert with_gamma or result[4].numel() == 0
     more = ops.npu_mhc_pre_backward(
         *plain, *grads, inv_rms, mix, h_pre, h_post.detach(), None if gamma is None else gamma.detach(), 1e-2, plain[0]
     )
-    close(more[0], (found[0] + plain[0]).cpu())
+    close(more[0], (result[0] + plain[0]).cpu())
 
 
 def test_post_and_its_gradients() -> None:
@@ -126,8 +126,8 @@ def test_post_and_its_gradients() -> None:
             wanted = sum(h_res[token, i, j] * x[token, i] for i in range(N)) + h_post[token, j] * h_out[token]
             close(y[token, j], wanted)
     grad = rand(2, N, WIDTH, seed=4).npu()
-    found = ops.npu_mhc_post_backward(grad, *(one.detach() for one in leaves))
-    for one, expected in zip(found, torch.autograd.grad(y, leaves, grad), strict=True):
+    result = ops.npu_mhc_post_backward(grad, *(one.detach() for one in leaves))
+    for one, expected in zip(result, torch.autograd.grad(y, leaves, grad), strict=True):
         close(one, expected.cpu())
 
 

@@ -40,11 +40,11 @@ def test_dropout_keeps_what_its_bits_say() -> None:
 
 def test_dropout_follows_the_seed_of_the_device() -> None:
     x = torch.ones(500).npu()
-    found = []
+    results = []
     for seed in (7, 7, 8):
         torch.npu.manual_seed(seed)
-        found.append(ops._npu_dropout(x, 0.5)[1])
-    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+        results.append(ops._npu_dropout(x, 0.5)[1])
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
 def test_dropout_at_the_ends() -> None:
@@ -144,8 +144,8 @@ def test_softmax_cross_entropy_with_logits() -> None:
     loss = ops.npu_softmax_cross_entropy_with_logits(logits, labels)
     torch.testing.assert_close(loss, F.cross_entropy(logits, labels, reduction="none"))
     (wanted,) = torch.autograd.grad(loss, logits, grad)
-    found = ops.npu_softmax_cross_entropy_with_logits_backward(grad, logits.detach(), labels)
-    torch.testing.assert_close(found, wanted)
+    result = ops.npu_softmax_cross_entropy_with_logits_backward(grad, logits.detach(), labels)
+    torch.testing.assert_close(result, wanted)
     with pytest.raises(RuntimeError, match="differ"):
         ops.npu_softmax_cross_entropy_with_logits(logits, labels[:2])
 
@@ -178,8 +178,8 @@ def test_cross_entropy_with_all_options(reduction: str, scale: float, smoothing:
         (mine,) = torch.autograd.grad(loss, logits, grads[0])
     torch.testing.assert_close(mine, both)
     saved = (grads[0], log_prob.detach(), target, weight, grads[1], lse.detach())
-    found = ops.npu_cross_entropy_loss_backward(*saved, reduction, -100, smoothing, scale)
-    torch.testing.assert_close(found, both)
+    result = ops.npu_cross_entropy_loss_backward(*saved, reduction, -100, smoothing, scale)
+    torch.testing.assert_close(result, both)
 
 
 def test_cross_entropy_without_options() -> None:
@@ -228,11 +228,11 @@ def test_vocabulary_in_two_parts_gives_the_whole_loss(end: int) -> None:
         )
         torch.testing.assert_close(loss, wanted.detach())
         operator = ops.npu_fused_linear_cross_entropy_loss_with_max_sum_backward
-        found = operator(grad, x, w, part[3], part[4], 0.0, None, None, softmax)
-        for one, two in zip(found, operator(grad, x, w, part[3], part[4], 0.0, largest, total), strict=True):
+        result = operator(grad, x, w, part[3], part[4], 0.0, None, None, softmax)
+        for one, two in zip(result, operator(grad, x, w, part[3], part[4], 0.0, largest, total), strict=True):
             torch.testing.assert_close(one, two)
-        input_grad = input_grad + found[0]
-        weight_grads.append(found[1])
+        input_grad = input_grad + result[0]
+        weight_grads.append(result[1])
     torch.testing.assert_close(input_grad, dx)
     torch.testing.assert_close(torch.cat(weight_grads), dw)
 

@@ -46,12 +46,12 @@ def test_bmm_v2_with_its_sizes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) 
     grad = torch.randn_like(y)
     wanted = torch.autograd.grad(y, (a, b), grad)
     plain = (grad, a.detach(), b.detach())
-    found = (ops.npu_bmm_v2_mat1_backward(*plain, a.shape), ops.npu_bmm_v2_mat2_backward(*plain, b.shape))
-    _same(found, wanted)
+    results = (ops.npu_bmm_v2_mat1_backward(*plain, a.shape), ops.npu_bmm_v2_mat2_backward(*plain, b.shape))
+    _same(results, wanted)
 
 
 @pytest.mark.parametrize("name", ["npu_conv2d", "npu_convolution", "npu_conv3d", "npu_convolution 3"])
-def test_convolutions(name: str) -> None:
+def test_convolutions_and_their_gradients_are_those_of_torch(name: str) -> None:
     operator, dims = name.split()[0], 3 if "3" in name else 2
     x, weight, bias = _random((2, 4, *[6] * dims), (6, 2, *[3] * dims), (6,))
     options = ([2, 1, 2][:dims], [1, 0, 2][:dims], [1, 2, 1][:dims], 2)
@@ -198,8 +198,8 @@ def test_adapters_chosen_by_index() -> None:
 def test_fused_matmul(kind: str, after: Callable[[Tensor, Tensor], Tensor]) -> None:
     a, b, bias, z = _random((3, 4), (4, 5), (5,), (3, 5))
     given = z if kind in ("add", "mul") else None
-    found = ops.npu_fused_matmul(a, b, bias=bias, x3=given, fused_op_type=kind)
-    torch.testing.assert_close(found, after(a @ b + bias, z))
+    result = ops.npu_fused_matmul(a, b, bias=bias, x3=given, fused_op_type=kind)
+    torch.testing.assert_close(result, after(a @ b + bias, z))
 
 
 def test_fused_matmul_refuses() -> None:
@@ -221,8 +221,8 @@ def test_masked_causal_convolution() -> None:
     y = ops.npu_masked_causal_conv1d(*leaves, mask=mask)
     torch.testing.assert_close(y, wanted * mask.t().unsqueeze(-1))
     assert gradcheck(lambda a, b: ops.npu_masked_causal_conv1d(a, b, mask=mask), leaves)
-    found = ops.npu_masked_causal_conv1d_backward(grad, x.detach(), weight.detach(), mask=mask)
-    _same(found, torch.autograd.grad(y, leaves, grad))
+    result = ops.npu_masked_causal_conv1d_backward(grad, x.detach(), weight.detach(), mask=mask)
+    _same(result, torch.autograd.grad(y, leaves, grad))
 
 
 def test_transposed_batch_matmul() -> None:

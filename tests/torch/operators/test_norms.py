@@ -162,8 +162,8 @@ def test_add_layer_norm() -> None:
     for mine, one in zip(torch.autograd.grad((y * dy).sum() + total.sum(), leaves), theirs, strict=True):
         torch.testing.assert_close(mine, one)
     statistics = (rstd.detach(), mean.detach(), gamma.detach())
-    found = ops.npu_add_layer_norm_backward(dy, x1.detach(), x2.detach(), *statistics, torch.ones_like(dy))
-    for mine, one in zip(found, theirs, strict=True):
+    result = ops.npu_add_layer_norm_backward(dy, x1.detach(), x2.detach(), *statistics, torch.ones_like(dy))
+    for mine, one in zip(result, theirs, strict=True):
         torch.testing.assert_close(mine, one)
     nothing = ops.npu_add_layer_norm_backward(None, x1.detach(), x2.detach(), *statistics, None)
     assert not any(one.any() for one in nothing)
@@ -175,8 +175,8 @@ def test_layer_norm_forms() -> None:
     leaves = [one.requires_grad_() for one in (x, gamma, beta)]
     theirs = torch.autograd.grad(F.layer_norm(x, (8,), gamma, beta), leaves, dy)
     mean, rstd = x.detach().mean(-1), (x.detach().var(-1, unbiased=False) + 1e-5).rsqrt()
-    found = ops.npu_layernorm_grad(dy, x.detach(), [8], mean, rstd, gamma.detach(), beta.detach())
-    for mine, one in zip(found, theirs, strict=True):
+    result = ops.npu_layernorm_grad(dy, x.detach(), [8], mean, rstd, gamma.detach(), beta.detach())
+    for mine, one in zip(result, theirs, strict=True):
         torch.testing.assert_close(mine, one)
     alone = ops.npu_layernorm_grad(dy, x.detach(), [8], mean, rstd, None, None)
     torch.testing.assert_close(alone[0], torch.autograd.grad(F.layer_norm(x, (8,)), x, dy)[0])
@@ -208,8 +208,8 @@ def test_group_norm_forms() -> None:
     torch.testing.assert_close(y, normal * torch.sigmoid(2 * normal))
     theirs = torch.autograd.grad(y, leaves, dy)
     plain = (dy, x.detach(), 3, weight.detach(), bias.detach(), mean.detach(), rstd.detach())
-    found = ops.npu_group_norm_swish_grad(*plain, [True, True, True], 2.0)
-    for mine, one in zip(found, theirs, strict=True):
+    result = ops.npu_group_norm_swish_grad(*plain, [True, True, True], 2.0)
+    for mine, one in zip(result, theirs, strict=True):
         torch.testing.assert_close(mine, one)
     assert [one.numel() for one in ops.npu_group_norm_swish_grad(*plain, [False, True, False], 2.0)] == [0, 6, 0]
 

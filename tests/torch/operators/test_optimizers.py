@@ -134,10 +134,10 @@ def test_the_documented_form_takes_the_triple_as_out(name: str, positional: int)
     getattr(ops, name).out(*arguments.values(), **dict(zip(("var", "m", "v"), wanted, strict=True)))
     words = list(arguments)
     first, rest = words[:positional], words[positional:]
-    found = getattr(torch_npu, name)(
+    result = getattr(torch_npu, name)(
         *(arguments[word] for word in first), **{word: arguments[word] for word in rest}, out=tuple(given)
     )
-    assert isinstance(found, tuple) and all(one is two for one, two in zip(found, given, strict=True))
+    assert isinstance(result, tuple) and all(one is two for one, two in zip(result, given, strict=True))
     for one, two in zip(given, wanted, strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=0)
         assert one.any()

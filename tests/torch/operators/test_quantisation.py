@@ -240,7 +240,7 @@ def test_mx_quant_and_back(code: int, top: int, axis: int) -> None:
     kind = torch.float8_e5m2 if code == 23 else torch.float8_e4m3fn
     limit = torch.finfo(kind).max
     lines = x if axis == -1 else x.t()
-    found = (y if axis == -1 else y.t()).cpu()
+    result = (y if axis == -1 else y.t()).cpu()
     for row in (0, 40, 69):
         codes = scale.cpu().view(torch.uint8)
         codes = codes[row].reshape(-1) if axis == -1 else codes[:, row].reshape(-1)
@@ -248,7 +248,7 @@ def test_mx_quant_and_back(code: int, top: int, axis: int) -> None:
             exponent, values = _mx(lines[row, 32 * block : 32 * block + 32].double().numpy(), top)
             assert codes[block].item() == exponent + 127
             wanted = torch.from_numpy(values).clamp(-limit, limit).float().to(kind)
-            assert torch.equal(found[row, 32 * block : 32 * block + 32].float(), wanted.float())
+            assert torch.equal(result[row, 32 * block : 32 * block + 32].float(), wanted.float())
     back = ops.npu_anti_mx_quant(y, scale, axis=axis, dst_type=6, src_type=code).cpu()
     assert ((back - x).abs() <= 0.13 * x.abs() + 1e-3).all()
     with pytest.raises(NotImplementedError, match="296"):

@@ -160,10 +160,10 @@ def test_norm_with_dynamic_scales() -> None:
         values = _norm(x1 + x2, gamma) * factor.double().numpy()
         _close(scale, np.abs(values).max(1) / 127)
         assert np.abs(y.cpu().numpy() - values / np.abs(values).max(1, keepdims=True) * 127).max() <= 0.501
-    found = ops.npu_add_rms_norm_dynamic_quant(x1.npu(), x2.npu(), gamma.npu())
-    assert found[1].numel() == found[4].numel() == 0 and found[0].shape == (5, 16)
+    result = ops.npu_add_rms_norm_dynamic_quant(x1.npu(), x2.npu(), gamma.npu())
+    assert result[1].numel() == result[4].numel() == 0 and result[0].shape == (5, 16)
     masked = ops.npu_add_rms_norm_dynamic_quant(x1.npu(), x2.npu(), gamma.npu(), output_mask=[False, True])
-    assert masked[0].numel() == 0 and torch.equal(masked[1], found[0])
+    assert masked[0].numel() == 0 and torch.equal(masked[1], result[0])
 
 
 def test_norm_gradient_quantised() -> None:

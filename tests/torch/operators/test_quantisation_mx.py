@@ -37,11 +37,11 @@ def cast(values: Tensor, dtype: torch.dtype) -> Tensor:
 def rows_quantised(x: Tensor, dtype: torch.dtype, algorithm: int = 0) -> tuple[Tensor, Tensor]:
     """Blocks of 32 along the last dimension of a matrix: values, exponents [rows, blocks]."""
     blocks = -(-x.shape[1] // 32)
-    found = torch.tensor(
+    result = torch.tensor(
         [[exponent(x[r, 32 * b : 32 * b + 32], dtype, algorithm) for b in range(blocks)] for r in range(x.shape[0])]
     )
-    each = found.repeat_interleave(32, 1)[:, : x.shape[1]]
-    return cast(x * torch.exp2(-each.float()), dtype), found
+    each = result.repeat_interleave(32, 1)[:, : x.shape[1]]
+    return cast(x * torch.exp2(-each.float()), dtype), result
 
 
 def same(found: Tensor, wanted: Tensor) -> None:
@@ -69,7 +69,7 @@ def test_both_ways_to_find_a_scale(dtype: torch.dtype, algorithm: int) -> None:
 
 
 @pytest.mark.parametrize("half", [torch.float32, torch.bfloat16])
-def test_norms(half: torch.dtype) -> None:
+def test_norms_are_quantised_by_their_formula(half: torch.dtype) -> None:
     x1, x2 = rand(4, 64).to(half), rand(4, 64, seed=1).to(half)
     gamma, beta = rand(64, seed=2), rand(64, seed=3)
     y, total, scale, rstd = ops.npu_add_rms_norm_dynamic_mx_quant(
@@ -97,14 +97,14 @@ def test_groups_of_rows(ends: list[int]) -> None:
     x = rand(150, 5)
     y, scale = ops.npu_grouped_dynamic_mx_quant(x.npu(), torch.tensor(ends, dtype=torch.int32).npu(), dst_type=292)
     assert scale.shape == (150 // 64 + 3, 5, 2)
-    found = codes(scale)
+    result = codes(scale)
     for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start == end:
             continue
         values, wanted = rows_quantised(x[start:end].t(), E4M3)
         same(y[start:end], values.t())
         place = start // 64 + group
-        stretch = found[place : place + -(-wanted.shape[1] // 2)].permute(1, 0, 2).flatten(1)
+        stretch = result[place : place + -(-wanted.shape[1] // 2)].permute(1, 0, 2).flatten(1)
         assert torch.equal(stretch[:, : wanted.shape[1]], wanted)
     assert not y[ends[-1] :].cpu().float().any()
 
@@ -196,14 +196,14 @@ def test_search_for_the_least_error(offset: bool) -> None:
     low, high = data.min().reshape(1), data.max().reshape(1)
     bins = torch.histc(data, bins=256, min=float(low), max=float(high)).cumsum(0).int()
     options = (0.999, 0.999, 0.7, 1.3, 0.01, offset)
-    found = ops.npu_ifmr(data.npu(), low.npu(), high.npu(), bins.npu(), *options)
+    result = ops.npu_ifmr(data.npu(), low.npu(), high.npu(), bins.npu(), *options)
     width = float(high - low) / 256
     first = next(i for i in range(256) if bins[i] >= 0.001 * 4000)
     last = next(i for i in range(256) if bins[i] >= 0.999 * 4000)
     bottom, top = float(low) + first * width, float(low) + (last + 1) * width
     wanted = search(data, min(bottom, 0), max(top, 0), [0.7 + 0.01 * i for i in range(61)], offset)
-    assert found[0].shape == () and top < 10
-    assert math.isclose(float(found[0]), wanted[0], rel_tol=1e-5) and float(found[1]) == wanted[1]
+    assert result[0].shape == () and top < 10
+    assert math.isclose(float(result[0]), wanted[0], rel_tol=1e-5) and float(result[1]) == wanted[1]
     with pytest.raises(RuntimeError, match="the search goes"):
         ops.npu_ifmr(data.npu(), low.npu(), high.npu(), bins.npu(), 0.9, 0.9, 1.3, 0.7, 0.01, offset)
     with pytest.raises(RuntimeError, match="max_percentile must be"):

@@ -44,19 +44,19 @@ def test_lstm_is_torchs(batch_first: bool) -> None:
     x, h, c = _data()
     leaves = _npu(x.transpose(0, 1) if batch_first else x, weight, bias, h, c)
     given, w, b, first_h, first_c = leaves
-    found = ops.npu_lstm(given, w, b, torch.empty(0).npu(), first_h, first_c, True, *LAYER, batch_first, False, False)
+    result = ops.npu_lstm(given, w, b, torch.empty(0).npu(), first_h, first_c, True, *LAYER, batch_first, False, False)
     y, (last_h, last_c) = module(x, (h, c))
-    _close(found[0].transpose(0, 1) if batch_first else found[0], y)
-    _close(found[1], y)
-    _close(found[1][-1:], last_h)
-    _close(found[2][-1:], last_c)
-    i, j, f, o, tanhc = found[3:]
-    torch.testing.assert_close(found[2][1:], f[1:] * found[2][:-1] + i[1:] * j[1:])
-    torch.testing.assert_close(found[1], o * tanhc)
-    torch.testing.assert_close(tanhc, found[2].tanh())
+    _close(result[0].transpose(0, 1) if batch_first else result[0], y)
+    _close(result[1], y)
+    _close(result[1][-1:], last_h)
+    _close(result[2][-1:], last_c)
+    i, j, f, o, tanhc = result[3:]
+    torch.testing.assert_close(result[2][1:], f[1:] * result[2][:-1] + i[1:] * j[1:])
+    torch.testing.assert_close(result[1], o * tanhc)
+    torch.testing.assert_close(tanhc, result[2].tanh())
     x.requires_grad_()
     wanted = torch.autograd.grad(module(x, (h, c))[0].square().sum(), (x, *module.parameters()))
-    mine = torch.autograd.grad(found[0].square().sum(), leaves)
+    mine = torch.autograd.grad(result[0].square().sum(), leaves)
     _close(mine[0].transpose(0, 1) if batch_first else mine[0], wanted[0])
     order = torch.cat([torch.arange(H) + H * gate for gate in (0, 2, 1, 3)])
     _close(mine[1], torch.cat(wanted[1:3], 1)[order].t())
@@ -71,11 +71,11 @@ def test_lstm_backward_operator() -> None:
     torch.manual_seed(2)
     grads = [torch.randn(one, dtype=torch.float64).npu() for one in ((T, B, H), (1, B, H), (1, B, H))]
     wanted = torch.autograd.grad((out[0], out[1][-1:], out[2][-1:]), leaves, grads)
-    found = ops.npu_lstm_backward(*grads, *(one.detach() for one in (x, w, b, h, c, *out)))
-    for mine, theirs in zip(found, wanted, strict=True):
+    result = ops.npu_lstm_backward(*grads, *(one.detach() for one in (x, w, b, h, c, *out)))
+    for mine, theirs in zip(result, wanted, strict=True):
         torch.testing.assert_close(mine, theirs)
     only = ops.npu_lstm_backward(grads[0], None, None, *(one.detach() for one in (x, w, b, h, c, *out)))
-    assert not torch.allclose(only[0], found[0])
+    assert not torch.allclose(only[0], result[0])
 
 
 def test_lstm_without_bias_backwards_and_masked() -> None:
@@ -91,11 +91,11 @@ def test_lstm_without_bias_backwards_and_masked() -> None:
     lengths = torch.tensor([5, 2, 4])
     mask = (torch.arange(T)[:, None] < lengths)[:, :, None].expand(T, B, H).double()
     for given in (mask.npu(), lengths.npu()):
-        found = ops.npu_lstm(x.npu(), *args, given, h.npu(), c.npu(), True, *LAYER, False, True, False)
+        result = ops.npu_lstm(x.npu(), *args, given, h.npu(), c.npu(), True, *LAYER, False, True, False)
         packed, (last_h, last_c) = module(pack_padded_sequence(x, lengths, enforce_sorted=False), (h, c))
-        _close(found[0], pad_packed_sequence(packed)[0])
-        _close(found[1][-1:], last_h)
-        _close(found[2][-1:], last_c)
+        _close(result[0], pad_packed_sequence(packed)[0])
+        _close(result[1][-1:], last_h)
+        _close(result[2][-1:], last_c)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -117,8 +117,8 @@ def test_lstm_over_packed_data(padded: bool) -> None:
     _close(out[2][-1:], last_c)
     grad = torch.randn_like(out[0])
     plain = (one.detach() for one in (w, b, first_h, first_c, *out))
-    found = ops.npu_lstm_data_backward(grad, None, None, given.detach(), sizes, *plain, False)
-    for mine, theirs in zip(found, torch.autograd.grad(out[0], leaves, grad), strict=True):
+    result = ops.npu_lstm_data_backward(grad, None, None, given.detach(), sizes, *plain, False)
+    for mine, theirs in zip(result, torch.autograd.grad(out[0], leaves, grad), strict=True):
         torch.testing.assert_close(mine, theirs)
     with pytest.raises(RuntimeError, match="2 rows; batch_sizes ask for 11, or 15 with padding"):
         ops.npu_lstm_data(given[:2], sizes, w, b, none, first_h, first_c, True, *LAYER, False, False, False)
@@ -136,8 +136,8 @@ def test_lstm_cell() -> None:
     _close(out[2], wanted[1])
     grads = [torch.randn_like(out[0]) for _ in range(3)]
     theirs = torch.autograd.grad(out[:3], leaves, grads)
-    found = ops.npu_lstm_cell_backward(*grads, *(one.detach() for one in (*leaves[:5], *out)))
-    for mine, one in zip(found, theirs, strict=True):
+    result = ops.npu_lstm_cell_backward(*grads, *(one.detach() for one in (*leaves[:5], *out)))
+    for mine, one in zip(result, theirs, strict=True):
         torch.testing.assert_close(mine, one)
     without = ops.npu_lstm_cell(*leaves[:5])
     zero = [torch.zeros_like(one) for one in leaves[5:]]
@@ -164,8 +164,8 @@ def test_gru_is_torchs() -> None:
     grads = [torch.randn_like(y), torch.randn(1, B, H, dtype=torch.float64).npu()]
     theirs = torch.autograd.grad((y, hs[-1:]), leaves, grads)
     plain = [one.detach() for one in (given, w_i, w_h, b_i, b_h)]
-    found = ops.npu_gru_backward(*grads, *plain, none, first.detach(), *(one.detach() for one in out))
-    for mine, one in zip(found, theirs, strict=True):
+    result = ops.npu_gru_backward(*grads, *plain, none, first.detach(), *(one.detach() for one in out))
+    for mine, one in zip(result, theirs, strict=True):
         torch.testing.assert_close(mine, one)
     lengths = torch.tensor([5, 2, 4])
     short = ops.npu_gru(given.transpose(0, 1), first, w_i, w_h, b_i, b_h, lengths.npu(), True, *LAYER, True)
@@ -193,11 +193,11 @@ def test_layers_of_torch(kind: str, batch_first: bool) -> None:
     grads = [torch.randn_like(one) for one in out[:count]]
     wanted = torch.autograd.grad(out[:count], (x, *params), grads)
     plain = [one.detach() for one in params]
-    found = getattr(ops, f"_{kind}_npu_backward")(
+    result = getattr(ops, f"_{kind}_npu_backward")(
         *grads, x.detach(), hx, plain, *out[count:], *options, batch_first=batch_first
     )
-    torch.testing.assert_close(found[0], wanted[0])
-    for mine, theirs in zip(found[2], wanted[1:], strict=True):
+    torch.testing.assert_close(result[0], wanted[0])
+    for mine, theirs in zip(result[2], wanted[1:], strict=True):
         torch.testing.assert_close(mine, theirs)
 
 
@@ -230,8 +230,8 @@ def test_fused_gru_cell() -> None:
     torch.manual_seed(0)
     gates = [torch.randn(B, 3 * H).npu() for _ in range(2)]
     h = torch.randn(B, H).npu()
-    found = ops._thnn_fused_gru_cell(*gates, h)[0]
+    result = ops._thnn_fused_gru_cell(*gates, h)[0]
     a, b = (one.chunk(3, 1) for one in gates)
     update = (a[1] + b[1]).sigmoid()
     new = (a[2] + (a[0] + b[0]).sigmoid() * b[2]).tanh()
-    torch.testing.assert_close(found, new + update * (h - new))
+    torch.testing.assert_close(result, new + update * (h - new))

@@ -18,8 +18,8 @@ def _range(*shape: int) -> Tensor:
 
 
 def test_broadcast_is_materialised() -> None:
-    found = ops.npu_broadcast(_range(3, 1), [2, 3, 4])
-    assert found.is_contiguous() and torch.equal(found, _range(3, 1).expand(2, 3, 4))
+    result = ops.npu_broadcast(_range(3, 1), [2, 3, 4])
+    assert result.is_contiguous() and torch.equal(result, _range(3, 1).expand(2, 3, 4))
     out = torch.empty(0).npu()
     assert torch.equal(ops.npu_broadcast.out(_range(3, 1), [3, 4], out=out), _range(3, 1).expand(3, 4))
 
@@ -42,8 +42,8 @@ def test_gather_sparse_index() -> None:
     y = ops.npu_gather_sparse_index(x, index)
     assert torch.equal(y, x[index])
     grad = torch.randn_like(y)
-    found = ops.npu_gather_sparse_index_backward(grad, x.shape, index)
-    torch.testing.assert_close(found, torch.autograd.grad(x[index], x, grad)[0])
+    results = ops.npu_gather_sparse_index_backward(grad, x.shape, index)
+    torch.testing.assert_close(results, torch.autograd.grad(x[index], x, grad)[0])
 
 
 def test_index_add() -> None:
@@ -72,8 +72,8 @@ def test_index_add() -> None:
 def test_indexing_is_a_strided_slice_with_masks(begin, end, strides, masks, same) -> None:  # type: ignore[no-untyped-def]
     x = _range(2, 3, 4)
     wanted = torch.from_numpy(np.ascontiguousarray(same(x.cpu().numpy())))
-    found = ops.npu_indexing(x, begin, end, strides, *masks)
-    assert torch.equal(found.cpu(), wanted)
+    result = ops.npu_indexing(x, begin, end, strides, *masks)
+    assert torch.equal(result.cpu(), wanted)
     out = torch.empty(0).npu()
     assert torch.equal(ops.npu_indexing.out(x, begin, end, strides, *masks, out=out).cpu(), wanted)
 
@@ -93,9 +93,9 @@ def test_masked_fill_range() -> None:
         wanted[row, row] = -1
     assert torch.equal(ops.npu_masked_fill_range(x, start, end, torch.tensor([-1.0]).npu(), 1), wanted)
     two = torch.tensor([[0, 1, 2, 3], [3, 3, 0, 0]]).npu()
-    found = ops.npu_masked_fill_range(x, two, two + 1, torch.tensor([-1.0, -2.0]).npu()).cpu()
-    assert found.diagonal().tolist() == [-1, -1, -1, -1]
-    assert [found[0, 3], found[1, 3], found[2, 0], found[3, 0]] == [-2] * 4
+    result = ops.npu_masked_fill_range(x, two, two + 1, torch.tensor([-1.0, -2.0]).npu()).cpu()
+    assert result.diagonal().tolist() == [-1, -1, -1, -1]
+    assert [result[0, 3], result[1, 3], result[2, 0], result[3, 0]] == [-2] * 4
     with pytest.raises(RuntimeError, match="4 columns of ranges for 2 rows"):
         ops.npu_masked_fill_range(x[:2], two, two, torch.ones(2).npu())
 
@@ -119,19 +119,19 @@ def test_max_and_min_have_int32_indices(name: str, keepdim: bool) -> None:
 def test_normalize_batch_over_the_valid_steps(kind: int) -> None:
     torch.manual_seed(0)
     x, lengths = torch.randn(2, 3, 6), [5, 6]
-    found = ops.npu_normalize_batch(x.npu(), torch.tensor(lengths).npu(), kind).cpu()
+    result = ops.npu_normalize_batch(x.npu(), torch.tensor(lengths).npu(), kind).cpu()
     for sample, length in enumerate(lengths):
         valid = x[sample, :, :length]
         mean = valid.mean(1, keepdim=True) if kind == 0 else valid.mean()
         deviation = valid.std(1, keepdim=True) if kind == 0 else valid.std()
-        torch.testing.assert_close(found[sample], (x[sample] - mean) / (deviation + 1e-5))
+        torch.testing.assert_close(result[sample], (x[sample] - mean) / (deviation + 1e-5))
 
 
 def test_one_hot_has_depth_columns_of_float() -> None:
     x = torch.tensor([5, 3, 2, 1], dtype=torch.int32).npu()
-    found = ops.npu_one_hot(x, depth=5)
-    assert found.dtype == torch.float32
-    assert found.tolist() == [[0, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]]
+    result = ops.npu_one_hot(x, depth=5)
+    assert result.dtype == torch.float32
+    assert result.tolist() == [[0, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]]
     assert ops.npu_one_hot(x[1:2], -1, 4, 2, -1).tolist() == [[-1, -1, -1, 2]]
     with pytest.raises(RuntimeError, match="num_classes 6 is not the depth 5"):
         ops.npu_one_hot(x, 6, 5)
@@ -139,9 +139,9 @@ def test_one_hot_has_depth_columns_of_float() -> None:
 
 def test_pad_counts_from_the_first_dimension() -> None:
     x = torch.tensor([[20.0, 20, 10, 10]]).half().npu()
-    found = ops.npu_pad(x, [1, 1, 1, 2])
+    result = ops.npu_pad(x, [1, 1, 1, 2])
     wanted = np.pad(x.cpu().numpy(), ((1, 1), (1, 2)))
-    assert found.dtype == torch.half and np.array_equal(found.cpu().numpy(), wanted)
+    assert result.dtype == torch.half and np.array_equal(result.cpu().numpy(), wanted)
     with pytest.raises(RuntimeError, match="2 entries; an input of 2 dimensions needs 4"):
         ops.npu_pad(x, [1, 1])
 
@@ -155,19 +155,19 @@ def test_random_choice_of_true_positions() -> None:
     assert torch.equal(ops.npu_random_choice_with_mask(mask, 5, 1, 2)[0], places)
     few, there = ops.npu_random_choice_with_mask(torch.tensor([False, True]).npu(), 3)
     assert few.tolist() == [[1], [0], [0]] and there.tolist() == [True, False, False]
-    found = []
+    results = []
     for _ in range(2):
         torch.npu.manual_seed(5)
-        found.append(ops.npu_random_choice_with_mask(mask, 5)[0])
-    assert torch.equal(*found)
+        results.append(ops.npu_random_choice_with_mask(mask, 5)[0])
+    assert torch.equal(*results)
 
 
 def test_sub_sample_keeps_a_fraction_of_positives() -> None:
     torch.manual_seed(0)
     labels = torch.tensor([1] * 20 + [0] * 30 + [-1] * 5 + [7] * 5, dtype=torch.int32)[torch.randperm(60)].npu()
-    found = ops.npu_sub_sample(labels, 16, 0.5)
-    assert found.dtype == torch.int32 and (found == 1).sum() == 8 and (found == 0).sum() == 8
-    assert torch.equal(found[found >= 0], labels[found >= 0])
+    result = ops.npu_sub_sample(labels, 16, 0.5)
+    assert result.dtype == torch.int32 and (result == 1).sum() == 8 and (result == 0).sum() == 8
+    assert torch.equal(result[result >= 0], labels[result >= 0])
     few = torch.tensor([-2, 3, 6, -7, -2, 8, 1, -5, 7, 4], dtype=torch.int32).npu()
     assert ops.npu_sub_sample(few, 5, 0.6).tolist() == [-1] * 6 + [1] + [-1] * 3
 
@@ -197,8 +197,10 @@ def test_reshape_slice_sort_transpose() -> None:
 
 def test_scatter_forms() -> None:
     x = torch.tensor([[1.6279, 0.1226], [0.9041, 1.0980]]).npu()
-    found = ops.npu_scatter(x, torch.tensor([0, 1], dtype=torch.int32).npu(), torch.tensor([-1.1993, -1.5247]).npu(), 0)
-    torch.testing.assert_close(found.cpu(), torch.tensor([[-1.1993, 0.1226], [0.9041, -1.5247]]))
+    result = ops.npu_scatter(
+        x, torch.tensor([0, 1], dtype=torch.int32).npu(), torch.tensor([-1.1993, -1.5247]).npu(), 0
+    )
+    torch.testing.assert_close(result.cpu(), torch.tensor([[-1.1993, 0.1226], [0.9041, -1.5247]]))
     target = torch.zeros(4, 3).npu()
     places, rows = torch.tensor([[3], [1]]).npu(), _range(2, 3) + 1
     copy = ops.npu_scatter_nd_update(target, places, rows)
@@ -225,8 +227,8 @@ def test_scatter_update_writes_at_the_position_of_each_batch() -> None:
 def test_scatter_list_updates_caches_of_their_own() -> None:
     caches = [torch.zeros(3, 6, 4).npu() for _ in range(2)]
     updates = torch.randn(2, 3, 2, 4).npu()
-    found = ops.npu_scatter_list(caches, torch.tensor([2, 4]).npu(), updates)
-    assert torch.equal(found[0][:, 2:4], updates[0]) and torch.equal(found[1][:, 4:], updates[1])
+    result = ops.npu_scatter_list(caches, torch.tensor([2, 4]).npu(), updates)
+    assert torch.equal(result[0][:, 2:4], updates[0]) and torch.equal(result[1][:, 4:], updates[1])
     assert not any(one.any() for one in caches)
     mask = torch.tensor([0, 1], dtype=torch.uint8).npu()
     ops.npu_scatter_list_(caches, torch.tensor([[0, 2], [3, 1]]).npu(), updates, mask)
@@ -248,8 +250,8 @@ def test_sign_bits() -> None:
 
 def test_stride_add_counts_blocks_of_channels() -> None:
     a, b = _range(1, 32, 1, 1), _range(1, 48, 1, 1)
-    found = ops.npu_stride_add(a, b, 1, 2, 1)
-    assert torch.equal(found, a[:, 16:32] + b[:, 32:48])
+    result = ops.npu_stride_add(a, b, 1, 2, 1)
+    assert torch.equal(result, a[:, 16:32] + b[:, 32:48])
     narrow = ops.npu_stride_add(_range(1, 10, 2, 2), _range(1, 10, 2, 2), 0, 0, 1)
     assert narrow.shape == (1, 16, 2, 2) and torch.equal(narrow[:, :10], 2 * _range(1, 10, 2, 2))
     blocked = _range(1, 3, 2, 2, 16)

@@ -87,14 +87,14 @@ def test_copy_memory_is_seen_by_autograd() -> None:
 
 def test_strided_copies() -> None:
     x = torch.arange(12.0, device="npu")
-    found = ops.npu_stride_copy(x, [2, 3], [1, 4], 1)
-    assert found.tolist() == [[1, 5, 9], [2, 6, 10]] and found.is_contiguous()
+    result = ops.npu_stride_copy(x, [2, 3], [1, 4], 1)
+    assert result.tolist() == [[1, 5, 9], [2, 6, 10]] and result.is_contiguous()
     out = torch.empty(0, device="npu")
     ops.npu_stride_copy.out(x, [2, 3], [1, 4], 1, out=out)
-    assert torch.equal(out, found)
+    assert torch.equal(out, result)
     target = torch.zeros(3, 2, device="npu").t()
-    ops.npu_view_copy(target, found, False)
-    assert torch.equal(target, found) and not target.is_contiguous()
+    ops.npu_view_copy(target, result, False)
+    assert torch.equal(target, result) and not target.is_contiguous()
 
 
 def test_swapped_memory_is_a_tensor_of_the_device() -> None:

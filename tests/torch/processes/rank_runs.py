@@ -43,7 +43,7 @@ def ranks(program: str) -> list[str]:
         )
         for rank in range(2)
     ]
-    done = [(one.communicate(timeout=120), one.returncode) for one in started]
+    done = [(process.communicate(timeout=120), process.returncode) for process in started]
     for (_, errors), code in done:
         assert code == 0, errors
     return [output.strip() for (output, _), _ in done]

@@ -14,11 +14,11 @@ PROGRAM = ROOT / "tests" / "robustness" / "torch_hammer.py"
 
 
 def _hammer(seconds: int, seed: int) -> dict:
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(PROGRAM), str(seconds), str(seed)], capture_output=True, text=True, timeout=seconds + 150
     )
-    assert found.returncode == 0, found.stderr[-4000:]
-    return json.loads(found.stdout.splitlines()[-1])["done"]
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])["done"]
 
 
 def test_sixteen_threads():

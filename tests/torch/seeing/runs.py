@@ -44,5 +44,5 @@ def profiled(step: Any, folder: Path, **options: Any) -> Path:
         for _ in range(STEPS):
             step()
             prof.step()
-    (made,) = folder.glob("*_ascend_pt")
-    return made
+    (result_folder,) = folder.glob("*_ascend_pt")
+    return result_folder

@@ -16,13 +16,16 @@ import pytest
 import torch
 from torch import nn
 
-from softnpu.base.dtypes import from_ge
 from softnpu.graph.wire import decode
 from softnpu.observe._dump_file import DUMP_DATA
-from softnpu.spec._generated.dtypes import DTYPES
 
 npu = torch.npu
+# DataType in ge_ir.proto, which dump files use.
 BF16 = 27
+NUMPY_TYPES = {
+    1: np.float32, 2: np.float16, 3: np.int8, 4: np.uint8, 5: np.int16, 6: np.uint16, 7: np.int32, 8: np.int64,
+    9: np.uint32, 10: np.uint64, 11: np.bool_, 12: np.float64, 16: np.complex64, 17: np.complex128, BF16: np.uint16,
+}  # fmt: skip
 
 
 def configuration(folder: Path, **change: Any) -> str:
@@ -40,10 +43,9 @@ def converted(path: Path) -> dict[str, list[np.ndarray]]:
     arrays: dict[str, list[np.ndarray]] = {"input": [], "output": []}
     for word in ("input", "output"):
         for one in message.get(word, []):
-            code, size = from_ge(one["data_type"]), one.get("size", 0)
+            code, size = one["data_type"], one.get("size", 0)
             raw, at = data[at : at + size], at + size
-            kind = np.dtype(np.uint16) if code == BF16 else np.dtype(DTYPES[code][2])
-            array = np.frombuffer(raw, kind).reshape(one.get("shape", {}).get("dim", []))
+            array = np.frombuffer(raw, NUMPY_TYPES[code]).reshape(one.get("shape", {}).get("dim", []))
             arrays[word].append((array.astype(np.uint32) << 16).view(np.float32) if code == BF16 else array)
     assert at == len(data)
     return arrays
@@ -105,7 +107,7 @@ def test_a_training_step(tmp_path: Path) -> None:
     loss = nn.functional.cross_entropy(out, torch.tensor([1, 2], device="npu"))
     loss.backward()
     npu.finalize_dump()
-    found = files(tmp_path)
+    results = files(tmp_path)
     assert {
         "Conv2D",
         "Relu",
@@ -114,11 +116,11 @@ def test_a_training_step(tmp_path: Path) -> None:
         "NllLossForward",
         "NllLossBackward",
         "ConvolutionBackward",
-    } <= set(found)
-    linear = converted(found["Addmm"])
+    } <= set(results)
+    linear = converted(results["Addmm"])
     assert linear["input"] == []
     np.testing.assert_array_equal(linear["output"][0], out.detach().cpu().numpy())
-    grads = converted(found["ConvolutionBackward"])["output"]
+    grads = converted(results["ConvolutionBackward"])["output"]
     np.testing.assert_array_equal(grads[-2], model[0].weight.grad.cpu().numpy())
 
 
@@ -133,13 +135,13 @@ def test_which_operators(tmp_path: Path) -> None:
     (x + 1) * 2 - 3
     x.view(3, 1).t()
     npu.finalize_dump()
-    found = files(tmp_path, device=1)
-    assert list(found) == ["Mul", "Sub"]
-    assert converted(found["Mul"])["input"][0].tolist() == [2, 2, 2]
-    assert converted(found["Mul"])["output"] == []
+    results = files(tmp_path, device=1)
+    assert list(results) == ["Mul", "Sub"]
+    assert converted(results["Mul"])["input"][0].tolist() == [2, 2, 2]
+    assert converted(results["Mul"])["output"] == []
 
 
-def test_statistics(tmp_path: Path) -> None:
+def test_statistics_of_an_operator_are_rows_of_a_table(tmp_path: Path) -> None:
     npu.init_dump()
     npu.set_dump(configuration(tmp_path, dump_data="stats"))
     torch.tensor([1.0, -4.0], device="npu").abs()
@@ -175,9 +177,9 @@ def test_dump_enable(tmp_path: Path) -> None:
     x.sin()
     npu.dump_disable()
     x.exp()
-    found = files(tmp_path / "made")
-    assert list(found) == ["Exp"]
-    np.testing.assert_array_equal(converted(found["Exp"])["output"][0], y.cpu().numpy())
+    results = files(tmp_path / "made")
+    assert list(results) == ["Exp"]
+    np.testing.assert_array_equal(converted(results["Exp"])["output"][0], y.cpu().numpy())
     with pytest.raises(ValueError, match="mode should be in"):
         npu.dump_enable(str(tmp_path), mode="some")
 

@@ -36,7 +36,7 @@ def step() -> Any:
         ({"wait": 2, "active": 1, "skip_first": 1, "skip_first_wait": 1}, "NSNNSNNS"),
     ],
 )
-def test_schedules(options: dict[str, int], letters: str) -> None:
+def test_a_schedule_says_what_happens_at_every_step(options: dict[str, int], letters: str) -> None:
     names = {"N": "NONE", "W": "WARMUP", "R": "RECORD", "S": "RECORD_AND_SAVE"}
     plan = profiler.Schedule(**options)
     assert [plan(number).name for number in range(8)] == [names[letter] for letter in letters]
@@ -100,7 +100,7 @@ def test_tables_in_a_thread(step: Any, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*/ASCEND_PROFILER_OUTPUT/analyse.done"))
 
 
-def test_exports(step: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_traces_and_stacks_are_exported(step: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with profiler.profile(with_stack=True, record_shapes=True, profile_memory=True) as prof:
         step()
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
@@ -177,7 +177,7 @@ def test_options_that_are_not_supported_are_said(capsys: pytest.CaptureFixture[s
 # Marks
 
 
-def test_marks(tmp_path: Path) -> None:
+def test_marks_and_ranges_are_in_the_trace(tmp_path: Path) -> None:
     mstx = torch.npu.mstx
 
     @mstx.mstx_range("function")
@@ -194,10 +194,11 @@ def test_marks(tmp_path: Path) -> None:
         mstx.range_end(number)
         with mstx.annotate("block"):
             pass
-    found = [one for one in prof._result().operators if one.kind == "user_annotation" and "Step" not in one.name]
-    assert [one.name for one in found] == ["here", "function", "b", "a", "outer", "block"]
+    results = [one for one in prof._result().operators if one.kind == "user_annotation" and "Step" not in one.name]
+    assert [one.name for one in results] == ["here", "function", "b", "a", "outer", "block"]
     assert (
-        found[0].duration == 0 < found[4].duration and found[4].start <= found[3].start <= found[3].end <= found[4].end
+        results[0].duration == 0 < results[4].duration
+        and results[4].start <= results[3].start <= results[3].end <= results[4].end
     )
     assert mstx.range_start("nobody listens") == 0
     mstx.range_end(0)
@@ -248,14 +249,14 @@ def test_dynamic_profile(step: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
          "ACL_PROF_HCCL_TRACE ACL_PROF_TRAINING_TRACE TORCH_CALL_STACK aiCoreMetricsType"),
     ],
 )  # fmt: skip
-def test_arguments(name: str, arguments: str) -> None:
-    """Those of the reference, in its order."""
+def test_functions_have_the_arguments_of_the_manual(name: str, arguments: str) -> None:
+    """Those of the manual, in its order."""
     home, _, last = name.rpartition(".")
-    found = inspect.signature(getattr(torch.npu if home else profiler, last))
-    assert list(found.parameters) == arguments.split()
+    result = inspect.signature(getattr(torch.npu if home else profiler, last))
+    assert list(result.parameters) == arguments.split()
 
 
-def test_names() -> None:
+def test_the_names_of_the_profiler_are_there() -> None:
     assert {*profiler.__all__} <= {*dir(profiler)} and all(hasattr(profiler, one) for one in profiler.__all__)
     assert profiler.supported_activities() == {ProfilerActivity.CPU, ProfilerActivity.NPU}
     assert (profiler.ProfilerLevel.Level_none, profiler.ExportType.Db) == ("Level_none", "db")

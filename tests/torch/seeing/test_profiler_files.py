@@ -55,7 +55,7 @@ def test_all_that_can_be_asked_for(step: Any, tmp_path: Path) -> None:
     } <= names  # fmt: skip
 
 
-def test_kernels(step: Any, tmp_path: Path) -> None:
+def test_a_training_step_has_these_kernels_and_no_others(step: Any, tmp_path: Path) -> None:
     """A training step has these kernels and no others; the tables agree with one another."""
     config = _ExperimentalConfig(profiler_level="Level1", aic_metrics="AiCoreNone")
     output = profiled(step, tmp_path, experimental_config=config) / "ASCEND_PROFILER_OUTPUT"
@@ -85,7 +85,7 @@ def test_kernels(step: Any, tmp_path: Path) -> None:
     assert float(linear["Device Total Duration(us)"]) <= float(linear["Host Total Duration(us)"])
 
 
-def test_steps(step: Any, tmp_path: Path) -> None:
+def test_every_step_has_a_row_of_times(step: Any, tmp_path: Path) -> None:
     output = profiled(step, tmp_path) / "ASCEND_PROFILER_OUTPUT"
     kernels = rows(output / "kernel_details.csv")
     steps = rows(output / "step_trace_time.csv")
@@ -98,7 +98,7 @@ def test_steps(step: Any, tmp_path: Path) -> None:
         assert float(row["Communication"]) == 0 < float(row["Preparing"])
 
 
-def test_timeline(step: Any, tmp_path: Path) -> None:
+def test_the_timeline_has_named_layers_and_whole_arrows(step: Any, tmp_path: Path) -> None:
     """What msprof-analyze needs: named layers, tasks with their kind, arrows that end where a task begins."""
     output = profiled(step, tmp_path, with_stack=True) / "ASCEND_PROFILER_OUTPUT"
     events = json.loads((output / "trace_view.json").read_text())
@@ -134,7 +134,7 @@ def test_shapes_and_activities(step: Any, tmp_path: Path) -> None:
     assert "aten::linear" not in {row["Name"] for row in device} and "aten::addmm" in {row["Name"] for row in device}
 
 
-def test_database(step: Any, tmp_path: Path) -> None:
+def test_the_database_has_the_kernels(step: Any, tmp_path: Path) -> None:
     folder = profiled(step, tmp_path, experimental_config=_ExperimentalConfig(export_type="db"))
     output = folder / "ASCEND_PROFILER_OUTPUT"
     assert not list(output.glob("*.csv"))
@@ -146,7 +146,7 @@ def test_database(step: Any, tmp_path: Path) -> None:
         assert base.execute("SELECT count(*) FROM PYTORCH_API WHERE endNs < startNs").fetchone() == (0,)
 
 
-def test_memory(tmp_path: Path) -> None:
+def test_the_table_of_memory_has_every_block(tmp_path: Path) -> None:
     kept: list[torch.Tensor] = []
 
     def run() -> None:
@@ -156,8 +156,8 @@ def test_memory(tmp_path: Path) -> None:
     run()
     output = profiled(run, tmp_path, profile_memory=True) / "ASCEND_PROFILER_OUTPUT"
     blocks = rows(output / "operator_memory.csv")
-    found = [(row["Name"], float(row["Size(KB)"]), bool(row["Release Time(us)"])) for row in blocks]
-    large = [one for one in found if one[1] > 1]  # the number 1 is a tensor too
+    results = [(row["Name"], float(row["Size(KB)"]), bool(row["Release Time(us)"])) for row in blocks]
+    large = [one for one in results if one[1] > 1]  # the number 1 is a tensor too
     assert large == [("aten::empty", 1024, True), ("aten::add", 1024, True), ("aten::empty", 2048, False)] * 2
     record = rows(output / "memory_record.csv")
     held = [float(row["Total Allocated(MB)"]) for row in record]
@@ -165,7 +165,7 @@ def test_memory(tmp_path: Path) -> None:
     assert {row["Device Type"] for row in record} == {"NPU:0"} and {row["Component"] for row in record} == {"PTA"}
 
 
-def test_communication(tmp_path: Path) -> None:
+def test_collectives_are_no_kernels_and_files_carry_the_rank(tmp_path: Path) -> None:
     """Collectives are no kernels; files carry the rank."""
     distributed = torch.distributed
     distributed.init_process_group("hccl", store=distributed.HashStore(), world_size=1, rank=0)

@@ -135,8 +135,8 @@ def test_supported_devices(chip: str, family: str, monkeypatch: pytest.MonkeyPat
         def test_skipped(self) -> None:
             self.fail("must not run")
 
-    found = ran(Chips)
-    assert found.wasSuccessful() and [reason for _, reason in found.skipped] == [
+    result = ran(Chips)
+    assert result.wasSuccessful() and [reason for _, reason in result.skipped] == [
         f"{family} is not one of {chip}x, Ascend"
     ]
 
@@ -162,8 +162,8 @@ def test_skips_of_whole_classes_and_versions(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(torch._C, "has_lapack", False)
     assert "Ascend000" in ran(Nowhere).skipped[0][1]
-    found = ran(Versions)
-    assert len(found.skipped) == 2 and "ran" in found.errors[0][1]
+    result = ran(Versions)
+    assert len(result.skipped) == 2 and "ran" in result.errors[0][1]
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +177,8 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
             self.fail("must not run")
 
     monkeypatch.setattr(torch.npu, "device_count", lambda: 2)
-    found = ran(Many)
-    assert [reason for _, reason in found.skipped] == ["Need at least 3 NPU devices"] and "ran" in found.errors[0][1]
+    result = ran(Many)
+    assert [reason for _, reason in result.skipped] == ["Need at least 3 NPU devices"] and "ran" in result.errors[0][1]
     codes = [skip.exit_code for skip in common_distributed.TEST_SKIPS.values()]
     assert len(set(codes)) == len(codes)
     with pytest.raises(ValueError, match="not 0"):
@@ -220,8 +220,8 @@ def test_instantiate_tests() -> None:
         "test_format_UNDEFINED",
         "test_type_int8",
     ]
-    found = ran(Many)
-    assert found.wasSuccessful() and len(found.skipped) == 1
+    result = ran(Many)
+    assert result.wasSuccessful() and len(result.skipped) == 1
     assert seen[0] == "alone" and (np.int8, "npu:0", 3) in seen
     assert {pair for pair in seen if len(pair) == 2} == {(d, f) for d in (torch.float, torch.half) for f in (0, 29)}
 
@@ -289,6 +289,6 @@ def test_instantiate_ops_tests() -> None:
         "test_plain_one_int8",
         "test_plain_two_float32",
     ]
-    found = ran(Ops)
-    assert found.wasSuccessful() and [reason for _, reason in found.skipped] == ["by the database"]
+    result = ran(Ops)
+    assert result.wasSuccessful() and [reason for _, reason in result.skipped] == ["by the database"]
     assert seen == ["no op", ("one", torch.float32), ("one", torch.int8)]

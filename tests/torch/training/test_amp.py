@@ -50,15 +50,15 @@ SCALERS = {"npu": lambda: torch.npu.amp.GradScaler(), "torch": lambda: torch.amp
 @pytest.mark.parametrize("which", SCALERS)
 @pytest.mark.parametrize("unscale", [False, True])
 def test_fused_optimizers_are_the_plain_ones(which: str, unscale: bool) -> None:
-    found = []
+    results = []
     for fused in (False, True):
         net, scaler = model(), SCALERS[which]()
         optimizer = adam(net, fused)
         train(net, optimizer, scaler, range(6), bad=3, unscale=unscale)
-        found.append([one.detach().clone() for one in net.parameters()])
+        results.append([one.detach().clone() for one in net.parameters()])
         assert scaler.get_scale() == 2.0**15
         assert int(optimizer.state[net[0].weight]["step"]) == 5
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 

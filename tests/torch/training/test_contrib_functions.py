@@ -14,17 +14,17 @@ from torch_npu.contrib import _old_names
 from tests.torch.operators.test_boxes import corner_boxes, plain_forms, plain_iou, plain_nms
 
 
-def test_names() -> None:
+def test_the_names_of_contrib_are_there_once() -> None:
     assert contrib.npu_iou is contrib.function.npu_iou and contrib.ChannelShuffle is contrib.module.ChannelShuffle
     assert all(hasattr(contrib, name) for name in contrib.__all__) and len(contrib.__all__) == len(set(contrib.__all__))
 
 
 def test_iou_is_boxes1_by_boxes2() -> None:
     first, second = corner_boxes(5, 0), corner_boxes(3, 1)
-    found = contrib.npu_iou(first.npu(), second.npu())
-    assert found.shape == (5, 3) and contrib.npu_ptiou is contrib.npu_iou
+    result = contrib.npu_iou(first.npu(), second.npu())
+    assert result.shape == (5, 3) and contrib.npu_ptiou is contrib.npu_iou
     wanted = torch.tensor([[plain_iou(a, b) for b in second.tolist()] for a in first.tolist()])
-    torch.testing.assert_close(found.cpu(), wanted, atol=0.02, rtol=0)
+    torch.testing.assert_close(result.cpu(), wanted, atol=0.02, rtol=0)
     small = contrib.npu_iou((first / 50).npu(), (second / 50).npu(), "iou", True, 5000.0).cpu()
     torch.testing.assert_close(small, wanted, atol=0.02, rtol=0)
     over = contrib.npu_iou(first, second, mode="iof")
@@ -149,8 +149,8 @@ def test_fused_attention() -> None:
         return out.transpose(1, 2).reshape(batch * length, hidden)
 
     arguments = [one.npu() for one in (x, mask, *kernels, *biases)]
-    found = contrib.npu_fused_attention(*arguments, scale=0.125)
-    torch.testing.assert_close(found.cpu(), plain(x), atol=1e-5, rtol=1e-4)
+    result = contrib.npu_fused_attention(*arguments, scale=0.125)
+    torch.testing.assert_close(result.cpu(), plain(x), atol=1e-5, rtol=1e-4)
     gamma, beta = torch.rand(hidden), torch.rand(hidden)
     context, normed = contrib.npu_fused_attention_with_layernorm(*arguments, gamma.npu(), beta.npu(), scale=0.125)
     torch.testing.assert_close(normed.cpu(), F.layer_norm(x, (hidden,), gamma, beta), atol=1e-5, rtol=1e-4)

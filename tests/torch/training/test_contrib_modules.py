@@ -47,7 +47,7 @@ def test_channel_shuffle_checks_channels() -> None:
         module.ChannelShuffle(15, 3)
 
 
-def test_prefetcher() -> None:
+def test_a_prefetcher_brings_every_batch_to_the_device() -> None:
     data = [(torch.full((2, 3), float(i)), torch.tensor([i])) for i in range(4)]
     fetch = module.Prefetcher(torch.utils.data.DataLoader(data, batch_size=2), stream=torch.npu.Stream())
     seen = []
@@ -122,8 +122,8 @@ def test_deformable_convolution(stride: int, padding: int, dilation: int, groups
     plain = F.conv2d(x, layer.weight, layer.bias, stride, padding, dilation, groups)
     offset = torch.randn(2, 36, *plain.shape[2:], dtype=torch.float64) * 0.7
     mask = torch.rand(2, 18, *plain.shape[2:], dtype=torch.float64)
-    found = layer.npu()(x.npu(), offset.npu(), mask.npu())
-    torch.testing.assert_close(found.detach().cpu(), plain_deform(x, offset, mask, layer.cpu()))
+    result = layer.npu()(x.npu(), offset.npu(), mask.npu())
+    torch.testing.assert_close(result.detach().cpu(), plain_deform(x, offset, mask, layer.cpu()))
     still = layer(x, offset * 0, torch.ones_like(mask))
     torch.testing.assert_close(still, plain)
     with pytest.raises(ValueError, match="needs offset and mask"):
@@ -140,12 +140,12 @@ def test_packed_deformable_convolution_starts_as_half_a_convolution_and_learns()
 
 
 @pytest.mark.parametrize(("name", "plain"), [("Mish", F.mish), ("SiLU", F.silu), ("Swish", F.silu)])
-def test_activations(name: str, plain: Any) -> None:
+def test_activations_are_those_of_torch(name: str, plain: Any) -> None:
     x = torch.randn(10)
     torch.testing.assert_close(getattr(module, name)()(x.npu()).cpu(), plain(x))
 
 
-def test_bilstm() -> None:
+def test_bilstm_is_the_lstm_of_torch_both_ways() -> None:
     layer, plain = module.BiLSTM(4, 3), nn.LSTM(4, 3, bidirectional=True)
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
         getattr(plain, name).data = getattr(layer.fw, name).data
@@ -154,7 +154,7 @@ def test_bilstm() -> None:
     torch.testing.assert_close(layer.npu()(x.npu()).cpu(), plain.cpu()(x)[0], atol=1e-5, rtol=1e-4)
 
 
-def test_focus() -> None:
+def test_focus_is_a_convolution_of_interleaved_pixels() -> None:
     layer = module.Focus(3, 8, 3).eval()
     x = torch.randn(1, 3, 6, 8)
     space = F.pixel_unshuffle(x, 2).reshape(1, 3, 2, 2, 3, 4).permute(0, 3, 2, 1, 4, 5).reshape(1, 12, 3, 4)
@@ -181,10 +181,10 @@ def test_fast_batch_norms(size: int) -> None:
         module.NpuPreGenDropout(0.25),
     ],
 )
-def test_dropouts(layer: nn.Module) -> None:
+def test_dropouts_drop_their_part_and_scale_the_rest(layer: nn.Module) -> None:
     x = torch.ones(4000).npu()
-    found = layer.train()(x)
-    assert 0.7 < (found != 0).float().mean() < 0.8 and found.unique().tolist() == pytest.approx([0, 4 / 3])
+    result = layer.train()(x)
+    assert 0.7 < (result != 0).float().mean() < 0.8 and result.unique().tolist() == pytest.approx([0, 4 / 3])
     assert torch.equal(layer.eval()(x), x)
 
 
@@ -200,8 +200,8 @@ def test_fairseq_dropout_stays_on_for_generation() -> None:
 
 def test_drop_path() -> None:
     x = torch.ones(2000, 2, 2).npu()
-    found = module.NpuDropPath(0.25).train()(x)
-    rows = found.reshape(2000, 4)
+    result = module.NpuDropPath(0.25).train()(x)
+    rows = result.reshape(2000, 4)
     assert torch.equal(rows.amin(1), rows.amax(1)) and rows.unique().tolist() == pytest.approx([0, 4 / 3])
     assert 0.7 < (rows[:, 0] != 0).float().mean() < 0.8
     assert module.NpuDropPath(0.25).eval()(x) is x and module.NpuDropPath()(x) is x
@@ -226,9 +226,9 @@ def test_multihead_attention(extra: bool) -> None:
     mask = torch.randn(3, 5)
     hidden = torch.zeros(2, 5).masked_fill(padding, -math.inf)
     wanted = fairseq_reference(layer, query, key, value, key_padding_mask=hidden, attn_mask=mask)
-    found = layer(query, key, value, key_padding_mask=padding, attn_mask=mask)
-    torch.testing.assert_close(found[0], wanted[0], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(found[1], wanted[1], atol=1e-5, rtol=1e-4)
+    result = layer(query, key, value, key_padding_mask=padding, attn_mask=mask)
+    torch.testing.assert_close(result[0], wanted[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(result[1], wanted[1], atol=1e-5, rtol=1e-4)
     on = layer.npu()(query.npu(), key.npu(), value.npu(), need_weights=False)
     layer.cpu()
     torch.testing.assert_close(on[0].cpu(), fairseq_reference(layer, query, key, value)[0], atol=1e-5, rtol=1e-4)

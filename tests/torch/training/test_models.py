@@ -56,8 +56,8 @@ def check_training(case: Case, steps: int, optimizer: str = "AdamW", rate: float
     make = getattr(torch.optim, optimizer)
     expected = losses(cpu, make(cpu.parameters(), lr=rate, **options), batches, steps)
     there = [(inputs.npu(), targets.npu()) for inputs, targets in batches]
-    found = losses(npu, make(npu.parameters(), lr=rate, **options), there, steps)
-    assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    result = losses(npu, make(npu.parameters(), lr=rate, **options), there, steps)
+    assert result == pytest.approx(expected, rel=1e-3, abs=1e-4)
     assert steps < 100 or expected[-1] < expected[0] * 0.8, (
         "the training does not learn: equal curves would say nothing"
     )

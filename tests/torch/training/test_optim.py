@@ -85,13 +85,13 @@ Formula = Callable[[Tensor, Tensor, dict[str, Tensor], int], Tensor]
 
 def by_formula(formula: Formula) -> list[Tensor]:
     """Each parameter alone, in float64: formula(weight, gradient, its states, step from 1) gives the new weight."""
-    found = []
+    results = []
     for place, one in enumerate(params(torch.float64, "cpu")):
         weight, state = one.detach(), {"m": torch.zeros_like(one).detach(), "v": torch.zeros_like(one).detach()}
         for step in range(STEPS):
             weight = formula(weight, gradients(step)[place].double(), state, step + 1)
-        found.append(weight.float())
-    return found
+        results.append(weight.float())
+    return results
 
 
 def moments(grad: Tensor, s: dict[str, Tensor], b1: float = 0.9, b2: float = 0.999) -> None:
@@ -100,7 +100,7 @@ def moments(grad: Tensor, s: dict[str, Tensor], b1: float = 0.9, b2: float = 0.9
 
 
 @pytest.mark.parametrize("adam", [False, True])
-def test_lamb(adam: bool) -> None:
+def test_lamb_steps_by_its_formula(adam: bool) -> None:
     def formula(w: Tensor, g: Tensor, s: dict[str, Tensor], _step: int) -> Tensor:
         moments(g, s)
         step = s["m"] / (s["v"].sqrt() + 1e-6) + 0.01 * w
@@ -156,7 +156,7 @@ def test_bert_adam(schedule: str, warmup: float) -> None:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_adamp(nesterov: bool) -> None:
+def test_adamp_steps_by_its_formula(nesterov: bool) -> None:
     projected = []
 
     def formula(w: Tensor, g: Tensor, s: dict[str, Tensor], step: int) -> Tensor:

@@ -26,7 +26,7 @@ def first_device() -> object:
 # Table 1: device interfaces
 
 
-def test_is_available() -> None:
+def test_is_available_says_that_there_is_a_device() -> None:
     assert torch.npu.is_available() is True
 
 
@@ -39,19 +39,19 @@ def test_current_device_and_set_device() -> None:
     assert torch.ones(1, device="npu").device == torch.device("npu:1")
 
 
-def test_device_count() -> None:
+def test_the_device_beyond_the_count_is_refused() -> None:
     count = torch.npu.device_count()
     assert count >= 2, "softnpu has two devices unless told otherwise"
     with pytest.raises(RuntimeError):
         torch.npu.set_device(count)
 
 
-def test_is_npu() -> None:
+def test_is_npu_tells_where_a_tensor_is() -> None:
     assert torch.tensor([1, 2, 3]).npu().is_npu
     assert not torch.tensor([1, 2, 3]).is_npu
 
 
-def test_npu_and_to() -> None:
+def test_npu_and_to_move_a_tensor() -> None:
     for moved in (
         torch.tensor([1, 2, 3]).npu(),
         torch.tensor([1, 2, 3]).to("npu"),
@@ -61,21 +61,21 @@ def test_npu_and_to() -> None:
         assert moved.cpu().tolist() == [1, 2, 3]
 
 
-def test_synchronize() -> None:
+def test_synchronize_leaves_finished_results() -> None:
     x = torch.ones(1000, device="npu")
     y = x * 2
     torch.npu.synchronize()
     assert y.sum().item() == 2000
 
 
-def test_device_context() -> None:
+def test_the_device_context_changes_the_device_inside() -> None:
     with torch.npu.device(1):
         assert torch.npu.current_device() == 1
         assert torch.zeros(1, device="npu").device.index == 1
     assert torch.npu.current_device() == 0
 
 
-def test_stream_and_its_scope() -> None:
+def test_a_stream_is_current_inside_its_scope() -> None:
     stream = torch.npu.Stream(torch.device("npu:0"))
     before = torch.npu.current_stream()
     assert stream != before
@@ -87,17 +87,17 @@ def test_stream_and_its_scope() -> None:
     assert x.tolist() == [2, 2, 2]
 
 
-def test_current_and_default_stream() -> None:
+def test_the_default_stream_is_current_and_one_for_each_device() -> None:
     assert torch.npu.current_stream() == torch.npu.default_stream()
     assert torch.npu.default_stream(1) != torch.npu.default_stream(0)
 
 
-def test_device_object() -> None:
+def test_a_device_object_has_a_type_and_an_index() -> None:
     device = torch.device("npu:0")
     assert (device.type, device.index, str(device)) == ("npu", 0, "npu:0")
 
 
-def test_event() -> None:
+def test_an_event_is_recorded_waited_for_and_measured() -> None:
     start, end = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
     start.record()
     torch.randn(200, 200, device="npu") @ torch.randn(200, 200, device="npu")
@@ -108,7 +108,7 @@ def test_event() -> None:
     assert torch.npu.Event().query() is True
 
 
-def test_profiler() -> None:
+def test_the_profiler_counts_operators_and_device_time() -> None:
     x = torch.randn(64, 64, device="npu")
     with torch.autograd.profiler.profile(use_npu=True, record_shapes=True) as prof:
         for _ in range(3):
@@ -126,7 +126,7 @@ def test_profiler() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.long, torch.int, torch.half, torch.float, torch.bool])
-def test_tensor_with_dtype(dtype: torch.dtype) -> None:
+def test_a_tensor_is_made_on_the_device_with_its_type(dtype: torch.dtype) -> None:
     made = torch.tensor([1, 2, 3], dtype=dtype, device="npu")
     assert (made.dtype, made.device.type) == (dtype, "npu")
     assert torch.equal(made.cpu(), torch.tensor([1, 2, 3], dtype=dtype))
@@ -136,7 +136,7 @@ def test_tensor_with_dtype(dtype: torch.dtype) -> None:
     ("name", "dtype"),
     [("Bool", torch.bool), ("Float", torch.float), ("Int", torch.int), ("Long", torch.long), ("Half", torch.half)],
 )
-def test_legacy_types(name: str, dtype: torch.dtype) -> None:
+def test_the_legacy_types_make_tensors_on_the_device(name: str, dtype: torch.dtype) -> None:
     kind = getattr(torch.npu, f"{name}Tensor")
     made = kind([1, 2, 3])
     assert (made.dtype, made.device.type) == (dtype, "npu")
@@ -157,7 +157,7 @@ class Picture(nn.Module):
 
 
 @pytest.mark.parametrize("write", ["npu", "to"])
-def test_single_card_training(write: str) -> None:
+def test_training_on_one_card_is_that_of_the_cpu(write: str) -> None:
     """Model, criterion, pictures and int32 targets on the card, `non_blocking` copies, from a loader; the same on the CPU."""
     torch.manual_seed(0)
     torch.npu.set_device(CALCULATE_DEVICE)
@@ -184,7 +184,7 @@ def test_single_card_training(write: str) -> None:
         )
 
 
-def test_whole_network_comparison() -> None:
+def test_a_whole_network_differs_little_from_the_cpu() -> None:
     """CPU and card differ by no more than 1e-4 in the mean."""
     torch.manual_seed(0)
     cpu = Picture()

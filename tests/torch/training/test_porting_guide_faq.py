@@ -99,8 +99,8 @@ def test_faq_index_put_with_a_mask_and_bce_of_integers() -> None:
     assert x.tolist() == [0, 1, 2, -1, -1]
     logits, labels = torch.randn(4), torch.tensor([0, 1, 1, 0])
     expected = nn.functional.binary_cross_entropy_with_logits(logits, labels.float())
-    found = nn.functional.binary_cross_entropy_with_logits(logits.npu(), labels.npu().float())
-    torch.testing.assert_close(found.cpu(), expected)
+    result = nn.functional.binary_cross_entropy_with_logits(logits.npu(), labels.npu().float())
+    torch.testing.assert_close(result.cpu(), expected)
 
 
 def test_faq_hook_on_a_module_that_returns_a_dict_of_losses() -> None:

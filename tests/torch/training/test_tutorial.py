@@ -39,7 +39,7 @@ def inputs() -> dict[str, Tensor]:
     }
 
 
-def test_environment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_check_of_the_environment_finds_the_device(capsys: pytest.CaptureFixture[str]) -> None:
     print(f"NPU available: {torch.npu.is_available()}")
     print(f"NPU count: {torch.npu.device_count()}")
     print(f"Current NPU: {torch.npu.current_device()}")
@@ -72,7 +72,7 @@ def migrate_to_npu(model: nn.Module, device_type: str = "auto") -> tuple[nn.Modu
     return model, device
 
 
-def test_migration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_migrates_to_npu_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     model, device = migrate_to_npu(Clip())
     assert (device, capsys.readouterr().out) == ("npu:0", "Model migrated to: npu:0\n")
     assert {one.device for one in model.parameters()} == {torch.device("npu:0")}
@@ -107,12 +107,12 @@ def test_half_precision() -> None:
     torch.manual_seed(0)
     model, x = nn.Linear(8, 4), torch.randn(3, 8)
     expected = model(x)
-    found = model.half().npu()(x.half().npu())
-    assert (found.dtype, found.device.type) == (torch.float16, "npu")
-    torch.testing.assert_close(found.float().cpu(), expected, rtol=1e-2, atol=1e-2)
+    result = model.half().npu()(x.half().npu())
+    assert (result.dtype, result.device.type) == (torch.float16, "npu")
+    torch.testing.assert_close(result.float().cpu(), expected, rtol=1e-2, atol=1e-2)
 
 
-def test_autocast() -> None:
+def test_autocast_computes_in_half_inside_only() -> None:
     model, x = nn.Linear(8, 4).npu(), torch.randn(3, 8).npu()
     with torch.npu.amp.autocast():
         assert model(x).dtype == torch.float16
@@ -144,7 +144,7 @@ def batch_inference_optimized(model: nn.Module, images: list[Tensor], batch_size
     return results
 
 
-def test_batches() -> None:
+def test_batches_give_what_the_whole_gives() -> None:
     torch.manual_seed(0)
     model, images = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), [torch.randn(3, 5, 5) for _ in range(11)]
     expected = model(torch.stack(images)).detach()
@@ -209,9 +209,9 @@ def test_device_agnostic_model(tmp_path: Path) -> None:
     torch.save(source, tmp_path / "model.pt")
     for device, kind in (("auto", "npu"), ("npu:1", "npu"), ("cpu", "cpu")):
         model = DeviceAgnosticModel(str(tmp_path / "model.pt"), device)
-        found = model.infer(x)
-        assert found.device.type == kind
-        torch.testing.assert_close(found.cpu(), source(x).detach())
+        result = model.infer(x)
+        assert result.device.type == kind
+        torch.testing.assert_close(result.cpu(), source(x).detach())
     assert model.to_device("text") == "text"
     assert set(model.to_device({"a": x})) == {"a"}
 

@@ -135,7 +135,7 @@ def test_run_mode_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (",,leaks,", {"leaks"}),
     ],
 )
-def test_checks(value: str, checks: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_are_a_list_of_words(value: str, checks: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNPU_CHECK", value)
     assert Settings().checks == checks
 
@@ -144,7 +144,7 @@ def test_checks_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     refused("SOFTNPU_CHECK", "leaks,everything", monkeypatch)
 
 
-def test_defaults() -> None:
+def test_settings_have_defaults() -> None:
     settings = Settings()
     assert (settings.soc, settings.memory, settings.overcommit, settings.visible) == (
         "Ascend910B3",

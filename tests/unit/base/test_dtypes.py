@@ -55,15 +55,39 @@ def test_what_is_unknown() -> None:
     assert (numpy_name(999), to_onnx(999)) == ("", 0)
 
 
+# The values that the API reference prints under aclDataType and aclFormat.
+ACL_DATA_TYPES = {
+    "ACL_DT_UNDEFINED": -1, "ACL_FLOAT": 0, "ACL_FLOAT16": 1, "ACL_INT8": 2, "ACL_INT32": 3, "ACL_UINT8": 4, "ACL_INT16": 6,
+    "ACL_UINT16": 7, "ACL_UINT32": 8, "ACL_INT64": 9, "ACL_UINT64": 10, "ACL_DOUBLE": 11, "ACL_BOOL": 12, "ACL_STRING": 13,
+    "ACL_COMPLEX64": 16, "ACL_COMPLEX128": 17, "ACL_BF16": 27, "ACL_INT4": 29, "ACL_UINT1": 30, "ACL_COMPLEX32": 33,
+    "ACL_HIFLOAT8": 34, "ACL_FLOAT8_E5M2": 35, "ACL_FLOAT8_E4M3FN": 36, "ACL_FLOAT8_E8M0": 37, "ACL_FLOAT6_E3M2": 38,
+    "ACL_FLOAT6_E2M3": 39, "ACL_FLOAT4_E2M1": 40, "ACL_FLOAT4_E1M2": 41,
+}  # fmt: skip
+ACL_FORMATS = {
+    "ACL_FORMAT_UNDEFINED": -1, "ACL_FORMAT_NCHW": 0, "ACL_FORMAT_NHWC": 1, "ACL_FORMAT_ND": 2, "ACL_FORMAT_NC1HWC0": 3,
+    "ACL_FORMAT_FRACTAL_Z": 4, "ACL_FORMAT_NC1HWC0_C04": 12, "ACL_FORMAT_HWCN": 16, "ACL_FORMAT_NDHWC": 27,
+    "ACL_FORMAT_FRACTAL_NZ": 29, "ACL_FORMAT_NCDHW": 30, "ACL_FORMAT_NDC1HWC0": 32, "ACL_FORMAT_NC": 35, "ACL_FORMAT_NCL": 47,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", DType)
-def test_a_member_has_the_number_of_the_constant_of_its_name(dtype: DType) -> None:
+def test_a_data_type_has_the_number_of_the_manual(dtype: DType) -> None:
     name = "ACL_DT_UNDEFINED" if dtype is DType.UNDEFINED else f"ACL_{dtype.name}"
-    assert getattr(constants, name) == dtype
+    assert getattr(constants, name) == dtype == ACL_DATA_TYPES[name]
+
+
+def test_every_data_type_of_the_manual_has_a_member() -> None:
+    assert {int(dtype) for dtype in DType} == set(ACL_DATA_TYPES.values())
+
+
+def test_every_format_of_the_manual_has_a_constant() -> None:
+    assert {name: getattr(constants, name) for name in ACL_FORMATS} == ACL_FORMATS
 
 
 @pytest.mark.parametrize("format", TensorFormat)
-def test_a_format_has_the_number_of_the_constant_of_its_name(format: TensorFormat) -> None:
-    assert getattr(constants, f"ACL_FORMAT_{format.name}") == format
+def test_a_format_has_the_number_of_the_manual(format: TensorFormat) -> None:
+    name = f"ACL_FORMAT_{format.name}"
+    assert getattr(constants, name) == format == ACL_FORMATS[name]
 
 
 def test_a_member_is_its_number_in_messages_files_and_tables() -> None:

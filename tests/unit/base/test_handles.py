@@ -52,12 +52,12 @@ def test_a_handle_is_no_address(table: HandleTable) -> None:
     assert table.add("stream", None) >= 2**47
 
 
-def test_null(table: HandleTable) -> None:
+def test_a_null_handle_is_refused_by_its_kind(table: HandleTable) -> None:
     error = refused(table, "tensor_desc", 0)
     assert error.code == INVALID_PARAM and "null" in error.text and "tensor description" in error.text
 
 
-def test_stale(table: HandleTable) -> None:
+def test_a_destroyed_handle_is_refused(table: HandleTable) -> None:
     handle = table.add("stream", None)
     table.remove("stream", handle)
     error = refused(table, "stream", handle)
@@ -92,7 +92,7 @@ def test_discard_twice(table: HandleTable) -> None:
     assert len(table) == 0
 
 
-def test_snapshot(table: HandleTable) -> None:
+def test_live_handles_are_listed_by_kind(table: HandleTable) -> None:
     event, stream = table.add("event", "a"), table.add("stream", "b")
     assert table.live() == [(event, "event", "a"), (stream, "stream", "b")]
     assert table.live("stream") == [(stream, "stream", "b")]
@@ -101,7 +101,7 @@ def test_snapshot(table: HandleTable) -> None:
     assert table.live() == []
 
 
-def test_words() -> None:
+def test_kinds_have_words_for_messages() -> None:
     assert words("tensor_desc") == "tensor description"
     assert words("op_attr") == "op attr"
 

@@ -45,7 +45,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_formats(name: str) -> None:
+def test_a_format_has_the_numbers_and_sizes_of_the_manual(name: str) -> None:
     code, block, pixel, dims, dims_v2 = ROWS[name]
     row = FORMATS[code]
     assert (row.name, row.block) == (name, block)
@@ -106,7 +106,7 @@ def test_damaged_json(key: str, value: Any) -> None:
         AippParams.from_json({k: v for k, v in PARAMS.to_json().items() if k != key})
 
 
-def test_sizes() -> None:
+def test_the_output_size_follows_crop_and_padding() -> None:
     assert PARAMS.output_size() == (100 + 7, 200 + 3)
     assert replace(PARAMS, crop=False, padding=False).output_size() == (224, 256)
     open_size = AippParams(1)

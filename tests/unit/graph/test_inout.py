@@ -56,7 +56,7 @@ def test_the_layout_of_a_description() -> None:
         ("dims", [[1, 2, 3], [4, 5, 6]], 4, struct.pack("<I2I6Q", 2, 3, 3, 1, 2, 3, 4, 5, 6)),
     ],
 )
-def test_gears(kind: str, gears: list[list[int]], number: int, wanted: bytes) -> None:
+def test_gears_are_written_as_their_bytes(kind: str, gears: list[list[int]], number: int, wanted: bytes) -> None:
     by_kind = records(inout_bytes(ModelInfo([], [], gears=gears, gear_kind=kind)))
     assert by_kind[number] == wanted
     assert set(by_kind) == {0, 1, number}

@@ -33,7 +33,7 @@ def chain(*types: str) -> Graph:
         (12, (5,), 5, True),
     ],
 )
-def test_sizes(dtype: int, shape: Any, size: int, static: bool) -> None:
+def test_a_value_knows_its_size_when_it_is_static(dtype: int, shape: Any, size: int, static: bool) -> None:
     value = Value("v", dtype, shape)
     assert (value.bytes(), value.static) == (size, static)
 
@@ -101,7 +101,7 @@ def test_several_outputs() -> None:
 # ---- looking and changing --------------------------------------------------------------------------------------------
 
 
-def test_users() -> None:
+def test_users_of_a_value_are_the_nodes_that_take_it() -> None:
     graph = Graph("g")
     x = graph.data_node("x", 0, (1,)).output
     both = graph.op("Add", [x, x, None])
@@ -112,7 +112,7 @@ def test_users() -> None:
     assert graph.node("Neg") is other and graph.node("nothing") is None
 
 
-def test_replace() -> None:
+def test_a_replaced_value_is_gone_from_its_users() -> None:
     graph = chain("Relu", "Neg")
     x, relu, neg = graph.nodes
     users = graph.users()
@@ -199,7 +199,7 @@ def ghost_input(graph: Graph) -> None:
         (ghost_input, "before it is made"),
     ],
 )
-def test_verify(change: Any, word: str) -> None:
+def test_a_graph_that_is_wrong_is_refused_with_a_word(change: Any, word: str) -> None:
     graph = chain("Relu", "Neg")
     graph.verify()
     change(graph)

@@ -116,7 +116,7 @@ def test_weights_are_views_of_the_file(path: Path) -> None:
     ],
     ids=["batch", "hw", "dims"],
 )
-def test_gears(more: dict[str, Any], tmp_path: Path) -> None:
+def test_gears_come_back_as_they_were_written(more: dict[str, Any], tmp_path: Path) -> None:
     target = tmp_path / "net.om"
     write(target, graph(), [], info(**more), {}, "1.0")
     read = Om.open(target).info()

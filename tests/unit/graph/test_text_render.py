@@ -68,14 +68,14 @@ def test_bytes_and_strings(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "Straße", "北京", 'say "no"\\', "\x07\x7f"])
-def test_names(name: str) -> None:
+def test_names_of_any_kind_come_back(name: str) -> None:
     text = render(TENSOR, {"name": name})
     assert text_format.Parse(text, TensorProto()).name == name
     assert parse(TENSOR, text) == {"name": name}
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, 1e-40, 3.4e38, math.inf, -math.inf, math.nan, 1e300, 5e-324])
-def test_doubles(value: float) -> None:
+def test_doubles_come_back(value: float) -> None:
     text = render(TENSOR, {"double_data": [value]})
     for parsed in (text_format.Parse(text, TensorProto()).double_data[0], parse(TENSOR, text)["double_data"][0]):
         assert (
@@ -86,7 +86,7 @@ def test_doubles(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, (1 << 63) - 1, -(1 << 63)])
-def test_integers(value: int) -> None:
+def test_integers_come_back(value: int) -> None:
     text = render(TENSOR, {"int64_data": [value]})
     assert list(text_format.Parse(text, TensorProto()).int64_data) == [value]
     assert parse(TENSOR, text) == {"int64_data": [value]}

@@ -10,9 +10,9 @@ from softnpu.base.errors import NpuError
 from softnpu.media import rules
 from softnpu.media.pixels.picture import Picture, Region
 from softnpu.runtime.process import process
-from softnpu.spec._generated.media_chips import CHIPS
 
 NV12, RGB = 1, 12
+FAMILIES = ("310", "910", "310P", "310B", "910B", "A3")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def refused(*args: Any, **facts: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("family", CHIPS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_plain_picture_is_taken_everywhere(chip: Any, family: str) -> None:
     chip(family)
     rules.check("vpc", "in", picture(1920, 1080, 1920, 1080), region=Region(0, 0, 960, 540), target=(224, 224))
@@ -97,7 +97,7 @@ def test_what_is_insisted_on(chip: Any) -> None:
     assert caught.value.code == 200001
 
 
-@pytest.mark.parametrize("family", CHIPS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("rows", "fits"), [(100, True), (112, True), (101, False), (128, False)])
 def test_rows_of_a_picture_for_jpege(chip: Any, family: str, rows: int, fits: bool) -> None:
     chip(family)

@@ -1,4 +1,4 @@
-"""How calls look to a program (reference section 1): names, arguments, return shapes, functions that are not there yet."""
+"""How calls look to a program: names, arguments, return shapes, functions that are not there yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import message, ok
 
 SUBMODULES = ("blas", "fv", "himpi", "mdl", "media", "op", "prof", "rt", "util")
 MODULES = ("acl", *(f"acl.{name}" for name in SUBMODULES))
-# How many functions the reference counts in each module (rt: 190 and three that were documented later).
+# How many functions the API reference lists in each module (rt: 190 and three that were documented later).
 COUNTS = {
     "acl": 47,
     "acl.rt": 193,
@@ -63,8 +63,8 @@ def sample(kind: str) -> Any:
 
 
 def function_of(module: str, name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(sys.modules[module], name)
-    return found
+    function: Callable[..., Any] = getattr(sys.modules[module], name)
+    return function
 
 
 # ---- modules -----------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_dir_lists_the_functions(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_no_constants(module: str) -> None:
+def test_a_module_has_no_constants(module: str) -> None:
     """Programs write their own ACL_… names; none may come from here."""
     public = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
     values = [getattr(sys.modules[module], name) for name in public]
@@ -116,7 +116,7 @@ def test_no_constants(module: str) -> None:
     assert not hasattr(acl, "ACL_MEMCPY_HOST_TO_DEVICE")
 
 
-def test_unknown_name() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="vector_to_ptr"):
         acl.util.vector_to_ptr
     assert not hasattr(acl.rt, "set_op_execute_timeout")
@@ -213,15 +213,15 @@ class Indexed:
 
 
 @pytest.mark.usefixtures("runtime")
-@pytest.mark.parametrize("one", [True, Five(1), np.int8(1), np.uint64(1), np.int64(1), Indexed()], ids=repr)
-def test_what_counts_as_an_int(one: Any) -> None:
-    ok(acl.rt.set_device(one))
+@pytest.mark.parametrize("number_one", [True, Five(1), np.int8(1), np.uint64(1), np.int64(1), Indexed()], ids=repr)
+def test_what_counts_as_an_int(number_one: Any) -> None:
+    ok(acl.rt.set_device(number_one))
     assert ok(acl.rt.get_device()) == 1
-    pointer = ok(acl.rt.malloc(one, one))
+    pointer = ok(acl.rt.malloc(number_one, number_one))
     assert type(pointer) is int
-    ok(acl.rt.memset(np.uint64(pointer), one, one, one))
-    assert acl.util.ptr_to_bytes(pointer, one) == b"\1"
-    assert acl.float_to_float16(one) == 0x3C00
+    ok(acl.rt.memset(np.uint64(pointer), number_one, number_one, number_one))
+    assert acl.util.ptr_to_bytes(pointer, number_one) == b"\1"
+    assert acl.float_to_float16(number_one) == 0x3C00
 
 
 @pytest.mark.usefixtures("runtime")
@@ -363,7 +363,7 @@ def failure_of(returns: str, code: int) -> Any:
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("module", "name", "row"), MISSING, ids=ids(MISSING))
-def test_missing_function(module: str, name: str, row: tuple[Any, ...]) -> None:
+def test_a_function_without_a_body_answers_not_supported(module: str, name: str, row: tuple[Any, ...]) -> None:
     code = 200001
     if module == "acl.himpi":
         code = BASES[row[4]] | NOT_SUPPORT

@@ -1,4 +1,4 @@
-"""acl.init, acl.finalize, the configuration file, versions, half floats (reference sections 2, 3.1, 3.2 and 11)."""
+"""acl.init, acl.finalize, the configuration file, versions, half floats."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_finalize_clears_the_whole_count() -> None:
     assert "acl.finalize" in message()
 
 
-def test_finalize_without_init() -> None:
+def test_finalize_without_init_is_refused() -> None:
     assert acl.finalize() == REPEAT_FINALIZE
 
 
@@ -152,7 +152,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_broken_json(text: str, config: Callable[[Any], str]) -> None:
+def test_broken_json_is_refused_and_forgotten(text: str, config: Callable[[Any], str]) -> None:
     assert acl.init(config(text)) == PARSE_FILE
     assert "configuration file" in message()
     assert acl.init() == 0, "a refused file must not bind the process to it"
@@ -166,7 +166,7 @@ def test_braces_inside_strings_do_not_nest(config: Callable[[Any], str]) -> None
     ok(acl.init(config({"note": "{[" * 50, 'quo"te{\\': '\\"{{{{{{{{{{{{{{{'})))
 
 
-def test_size_limit(config: Callable[[Any], str]) -> None:
+def test_a_configuration_file_has_at_most_10_mb(config: Callable[[Any], str]) -> None:
     limit = 10 * 1024 * 1024
     assert acl.init(config("{}".ljust(limit + 1))) == PARSE_FILE
     assert "10 MB" in message()
@@ -174,7 +174,7 @@ def test_size_limit(config: Callable[[Any], str]) -> None:
 
 
 @pytest.mark.parametrize("content", [bytes(range(256)), b"\x7fELF\0\0\0", b"\xff\xfe{\0}\0", b'{"a": "\xe4"}'])
-def test_binary_file(content: bytes, config: Callable[[Any], str]) -> None:
+def test_a_binary_file_is_refused(content: bytes, config: Callable[[Any], str]) -> None:
     assert acl.init(config(content)) == PARSE_FILE
 
 
@@ -198,7 +198,9 @@ def test_device_file_as_path() -> None:
     assert acl.init("/dev/zero") == INVALID_FILE
 
 
-def test_relative_path(config: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_found(
+    config: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     ok(acl.init(Path(config({})).name))
 
@@ -300,7 +302,9 @@ def placed(content: dict[str, Any], folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("content", "code"), REFUSED, ids=lambda value: json.dumps(value)[:60])
-def test_bad_setting(content: dict[str, Any], code: int, config: Callable[[Any], str], tmp_path: Path) -> None:
+def test_a_bad_setting_is_refused_and_forgotten(
+    content: dict[str, Any], code: int, config: Callable[[Any], str], tmp_path: Path
+) -> None:
     assert acl.init(config(placed(content, tmp_path))) == code
     assert "Solution" in message()
     assert acl.rt.set_device(0) == UNINITIALIZE
@@ -345,12 +349,14 @@ ACCEPTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("content", ACCEPTED, ids=lambda value: json.dumps(value)[:60])
-def test_good_setting(content: dict[str, Any], config: Callable[[Any], str], tmp_path: Path) -> None:
+def test_a_good_setting_is_accepted(content: dict[str, Any], config: Callable[[Any], str], tmp_path: Path) -> None:
     ok(acl.init(config(placed(content, tmp_path))))
     ok(acl.rt.set_device(0))
 
 
-def test_relative_dump_path(config: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_dump_path_is_accepted(
+    config: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dumps").mkdir()
     ok(acl.init(config({"dump": {"dump_path": "dumps", "dump_list": []}})))
@@ -390,14 +396,14 @@ NEEDS_INIT: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("call", NEEDS_INIT.values(), ids=NEEDS_INIT)
-def test_use_before_init(call: Callable[[], Any]) -> None:
+def test_nothing_works_before_init(call: Callable[[], Any]) -> None:
     answer = call()
     assert (answer[-1] if isinstance(answer, tuple) else answer) == UNINITIALIZE
     assert "acl.init" in message()
 
 
 @pytest.mark.parametrize("call", NEEDS_INIT.values(), ids=NEEDS_INIT)
-def test_use_after_finalize(call: Callable[[], Any]) -> None:
+def test_nothing_works_after_finalize(call: Callable[[], Any]) -> None:
     ok(acl.init())
     ok(acl.rt.set_device(0))
     ok(acl.finalize())
@@ -444,12 +450,12 @@ def test_failed_init_in_a_bad_environment(monkeypatch: pytest.MonkeyPatch) -> No
 # ---- versions and attributes -------------------------------------------------------------------------------------------
 
 
-def test_interface_version() -> None:
+def test_the_interface_version_is_that_of_cann() -> None:
     assert acl.get_version() == (1, 13, 0, 0)  # that of CANN 8.1.RC1
 
 
 @pytest.mark.parametrize("package", range(8))
-def test_cann_version(package: int) -> None:
+def test_every_package_tells_its_version(package: int) -> None:
     version = ok(acl.get_cann_version(package))
     keys = {"version", "major_version", "minor_version", "release_version", "patch_version", "reserved"}
     assert set(version) == keys
@@ -458,17 +464,17 @@ def test_cann_version(package: int) -> None:
 
 
 @pytest.mark.parametrize("package", [-1, 8])
-def test_unknown_package(package: int) -> None:
+def test_an_unknown_package_is_refused(package: int) -> None:
     assert acl.get_cann_version(package) == ({}, INVALID_PARAM)
 
 
-def test_version_by_name() -> None:
+def test_versions_are_found_by_the_name_of_the_package() -> None:
     assert ok(acl.get_version_str("runtime")) == ok(acl.get_cann_version(1))["version"]
     assert acl.get_version_str("no such package") == ("", INVALID_PARAM)
 
 
 @pytest.mark.parametrize(("chip", "expected"), [("Ascend910B3", {0, 1}), ("Ascend310P3", set())])
-def test_attributes(chip: str, expected: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributes_are_those_of_the_chip(chip: str, expected: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNPU_SOC", chip)
     ok(acl.init())
     attributes, number, ret = acl.get_cann_attribute_list()
@@ -479,7 +485,7 @@ def test_attributes(chip: str, expected: set[int], monkeypatch: pytest.MonkeyPat
     assert acl.get_cann_attribute(-1) == (0, INVALID_PARAM)
 
 
-# AI cores, vector cores, L2 in MiB: section 15 of the reference.
+# AI cores, vector cores, L2 in MiB.
 CHIPS = {
     "Ascend310P1": (10, 8, 16),
     "Ascend310P3": (8, 7, 16),
@@ -495,7 +501,7 @@ CHIPS = {
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-def test_chip(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_and_cache_are_those_of_the_chip(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNPU_SOC", chip)
     ok(acl.init())
     assert acl.get_soc_name() == chip

@@ -1,4 +1,4 @@
-"""The log: plog form, levels, where it goes (tools reference section 7)."""
+"""The log: plog form, levels, where it goes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LINE = re.compile(
 
 def lines(folder: Path) -> list[re.Match[str]]:
     """All lines below a log directory, each checked against the form."""
-    found = []
+    matches = []
     for path in sorted(folder.glob("debug/plog/plog-*.log")):
         for line in path.read_text(encoding="utf-8").splitlines():
             match = LINE.fullmatch(line)
             assert match, line
-            found.append(match)
-    return found
+            matches.append(match)
+    return matches
 
 
 def home(tmp_path: Path) -> Path:
@@ -98,7 +98,9 @@ def test_what_a_waiting_thread_hears_all_day_is_no_error_line(tmp_path: Path) ->
         ("²", ["ERROR"]),
     ],
 )
-def test_level(setting: str | None, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_level_chooses_the_lines(
+    setting: str | None, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if setting is not None:
         monkeypatch.setenv("ASCEND_GLOBAL_LOG_LEVEL", setting)
     ok(acl.init())
@@ -128,7 +130,7 @@ def test_levels_of_app_log(tmp_path: Path) -> None:
         (":::=:APP=0=1", 1, 1),
     ],
 )
-def test_levels_per_module(
+def test_modules_have_levels_of_their_own(
     setting: str, app: int, ascendcl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASCEND_MODULE_LOG_LEVEL", setting)
@@ -141,7 +143,9 @@ def test_levels_per_module(
 
 
 @pytest.mark.parametrize(("setting", "seen"), [(None, 1), ("1", 1), ("0", 0)])
-def test_events(setting: str | None, seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_can_be_switched_off(
+    setting: str | None, seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if setting is not None:
         monkeypatch.setenv("ASCEND_GLOBAL_EVENT_ENABLE", setting)
     Log().write(EVENT, "device opened")
@@ -175,7 +179,7 @@ def test_directories_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["ASCEND_LOG_PRINT_TO_STDOUT", "ASCEND_SLOG_PRINT_TO_STDOUT", "SLOG_PRINT_TO_STDOUT"])
-def test_standard_output(
+def test_the_log_goes_to_standard_output_when_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, "1")
@@ -251,7 +255,7 @@ def test_no_lock_is_held_while_the_programs_output_writes(monkeypatch: pytest.Mo
     assert [("inner" in text, "outer" in text) for text in written] == [(True, False), (False, True)]
 
 
-def test_unwritable_directory(
+def test_a_directory_that_cannot_be_written_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -304,10 +308,10 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    found = lines(home(tmp_path))
-    assert len(found) == 400
+    written = lines(home(tmp_path))
+    assert len(written) == 400
     for name in "abcd":
-        own = [line["text"].split()[1] for line in found if line["text"].startswith(name)]
+        own = [line["text"].split()[1] for line in written if line["text"].startswith(name)]
         assert own == [str(number) for number in range(100)]
 
 

@@ -1,4 +1,4 @@
-"""get_recent_err_msg, peek_at_last_error, get_last_error (reference sections 3.1, 4.5, 11.3 and 14)."""
+"""get_recent_err_msg, peek_at_last_error, get_last_error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_none_when_there_is_none() -> None:
     assert acl.get_recent_err_msg() is None
 
 
-def test_form() -> None:
+def test_a_message_has_place_reason_and_code() -> None:
     ok(acl.init())
     match = failed(lambda: acl.rt.set_device(99), 107001)
     assert "acl.rt.set_device" in match["reason"] and "99" in match["reason"] and "107001" in match["reason"]
@@ -50,7 +50,7 @@ def test_form() -> None:
     assert acl.get_recent_err_msg() is None, "taking it clears it"
 
 
-# Families of section 14: EH is the interface layer, EE the runtime.
+# Families of error messages: EH is the interface layer, EE the runtime.
 FAMILIES: dict[str, tuple[Callable[[], Any], int, tuple[str, ...]]] = {
     "bad parameter": (lambda: acl.rt.set_ts_device(9), 100000, ("EH0001", "EH0007", "EH0009", "EH0012")),
     "unreadable file": (lambda: acl.init("/no/such/file"), 100003, ("EH0003", "EH0004")),
@@ -64,7 +64,9 @@ FAMILIES: dict[str, tuple[Callable[[], Any], int, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("call", "code", "families"), FAMILIES.values(), ids=FAMILIES)
-def test_family(call: Callable[[], Any], code: int, families: tuple[str, ...]) -> None:
+def test_a_message_belongs_to_the_family_of_its_code(
+    call: Callable[[], Any], code: int, families: tuple[str, ...]
+) -> None:
     if code != 100003:
         ok(acl.init())
         ok(acl.rt.set_device(0))
@@ -155,7 +157,7 @@ def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
     done.set()
     threads[0].join(WAIT)
     text = "\n".join([*taken, acl.get_recent_err_msg() or ""])
-    ids = sorted(int(found) for found in re.findall(r"device id (\d+) ", text))
+    ids = sorted(int(digits) for digits in re.findall(r"device id (\d+) ", text))
     assert ids == [*range(1000, 1100), *range(2000, 2100)], "none twice, none lost"
 
 
@@ -172,7 +174,7 @@ def test_an_asynchronous_failure_is_told_where_it_surfaces() -> None:
 # ---- codes -------------------------------------------------------------------------------------------------------------
 
 
-def test_last_error() -> None:
+def test_each_thread_has_its_last_error() -> None:
     ok(acl.init())
     assert acl.rt.peek_at_last_error(0) == 0
     assert acl.rt.set_device(99) == 107001
@@ -194,6 +196,6 @@ def test_reading_the_message_leaves_the_code() -> None:
     assert acl.get_recent_err_msg() is not None
 
 
-def test_unknown_level() -> None:
+def test_an_unknown_level_is_told() -> None:
     assert acl.rt.peek_at_last_error(1) == 0
     assert "level" in (acl.get_recent_err_msg() or "")

@@ -49,7 +49,7 @@ def test_every_call_is_one_span(spans: list[Span]) -> None:
     assert len(of(spans, "api", "acl.rt.malloc")) == 1, "and one with wrong arguments"
 
 
-def test_calls_inside_calls(spans: list[Span]) -> None:
+def test_calls_inside_calls_are_spans_inside_the_outer_one(spans: list[Span]) -> None:
     """A callback runs inside process_report; its calls are spans of their own, inside the outer one."""
     stream = ok(acl.rt.create_stream())
     with Reporter() as reporter:
@@ -118,7 +118,7 @@ def test_nothing_happens_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) ->
     ok(acl.rt.synchronize_stream(0))
 
 
-def test_unsubscribing() -> None:
+def test_nothing_is_heard_after_unsubscribing() -> None:
     seen: list[Span] = []
     end = bus.subscribe(seen.append)
     ok(acl.rt.get_run_mode())

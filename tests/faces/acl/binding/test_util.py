@@ -1,4 +1,4 @@
-"""acl.util: addresses of Python objects and views of memory (reference section 10; threads: test_threads.py)."""
+"""acl.util: addresses of Python objects and views of memory (threads: test_threads.py)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_numpy_to_ptr_is_the_address_and_a_warning_at_the_callers_line(fresh: No
     with pytest.warns(Warning) as seen:
         ptr = acl.util.numpy_to_ptr(array)
     assert type(ptr) is int and ptr == address(array)
-    assert [one.filename for one in seen] == [__file__]
+    assert [warning.filename for warning in seen] == [__file__]
     assert "deprecated" in str(seen[0].message)
 
 
@@ -84,9 +84,9 @@ def test_every_kind_of_array_has_an_address(fresh: None, array: numpy.ndarray) -
 
 def test_a_contiguous_array_is_given_back_itself(fresh: None) -> None:
     array = numpy.arange(12).reshape(3, 4)
-    for one in (array, array[1:], array[1]):
-        ptr, same = acl.util.numpy_contiguous_to_ptr(one)
-        assert same is one and ptr == address(one)
+    for part in (array, array[1:], array[1]):
+        ptr, same = acl.util.numpy_contiguous_to_ptr(part)
+        assert same is part and ptr == address(part)
 
 
 @pytest.mark.parametrize("cut", [numpy.s_[:, ::2], numpy.s_[::-1], numpy.s_[:, 1:3]])
@@ -176,9 +176,9 @@ def test_a_view_of_memory_that_cannot_be_written_is_not_writable(fresh: None) ->
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (0,), (5, 0), (numpy.int64(3), True)])
-def test_odd_shapes(runtime: None, shape: tuple[int, ...]) -> None:
+def test_odd_shapes_are_taken_as_they_are(runtime: None, shape: tuple[int, ...]) -> None:
     ptr = ok(acl.rt.malloc(100, 0))
-    assert acl.util.ptr_to_numpy(ptr, shape, 2).shape == tuple(int(one) for one in shape)
+    assert acl.util.ptr_to_numpy(ptr, shape, 2).shape == tuple(int(dim) for dim in shape)
 
 
 @pytest.mark.parametrize(

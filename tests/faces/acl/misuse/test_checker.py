@@ -92,7 +92,7 @@ def make(kind: str, size: int) -> int:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["device", "host"])
-def test_a_double_free(mode: str, kind: str, size: int) -> None:
+def test_a_double_free_is_told(mode: str, kind: str, size: int) -> None:
     ptr = make(kind, size)
     ok(free(kind)(ptr))
     assert free(kind)(ptr) == STALE
@@ -119,14 +119,14 @@ def test_freeing_the_inside_of_an_allocation(mode: str, kind: str, offset: int) 
 
 
 def test_device_memory_is_not_freed_as_host_memory_and_the_other_way_round(mode: str) -> None:
-    one, two = device(700), host(800)
-    assert acl.rt.free_host(one) == STALE
+    on_device, on_host = device(700), host(800)
+    assert acl.rt.free_host(on_device) == STALE
     assert "acl.rt.free." in complaint(mode, 700)
-    assert acl.rt.free(two) == STALE
+    assert acl.rt.free(on_host) == STALE
     assert "acl.rt.free_host" in complaint(mode, 800, "host")
-    ctypes.memset(one, 1, 700)
-    ok(acl.rt.free(one))
-    ok(acl.rt.free_host(two))
+    ctypes.memset(on_device, 1, 700)
+    ok(acl.rt.free(on_device))
+    ok(acl.rt.free_host(on_host))
 
 
 @pytest.mark.parametrize("call", ["free", "free_host"])
@@ -189,7 +189,7 @@ WORDS: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("size", [128, 2 * MIB])
 @pytest.mark.parametrize("use", USES)
-def test_use_after_free(mode: str, use: str, size: int) -> None:
+def test_use_after_free_is_told(mode: str, use: str, size: int) -> None:
     ptr = device(size)
     ok(acl.rt.free(ptr))
     assert USES[use](ptr, size) == STALE
@@ -226,16 +226,16 @@ def test_freed_by_reset_device(mode: str) -> None:
         assert "released by acl.rt.reset_device(0)" in complaint(mode, 4321)
 
 
-def test_use_after_finalize(mode: str) -> None:
-    one, two = device(111), host(222)
+def test_use_after_finalize_is_told(mode: str) -> None:
+    on_device, on_host = device(111), host(222)
     stream, event = ok(acl.rt.create_stream()), ok(acl.rt.create_event())
     finish()
     calls: tuple[Callable[[], int], ...] = (
-        lambda: acl.rt.free(one),
-        lambda: acl.rt.free_host(two),
-        lambda: acl.rt.memcpy(one, 10, two, 10, H2D),
-        lambda: acl.rt.memset(one, 10, 0, 10),
-        lambda: acl.rt.memcpy_async(one, 10, two, 10, H2D, stream),
+        lambda: acl.rt.free(on_device),
+        lambda: acl.rt.free_host(on_host),
+        lambda: acl.rt.memcpy(on_device, 10, on_host, 10, H2D),
+        lambda: acl.rt.memset(on_device, 10, 0, 10),
+        lambda: acl.rt.memcpy_async(on_device, 10, on_host, 10, H2D, stream),
         lambda: acl.rt.synchronize_stream(stream),
         lambda: acl.rt.destroy_stream(stream),
         lambda: acl.rt.record_event(event, 0),
@@ -247,8 +247,8 @@ def test_use_after_finalize(mode: str) -> None:
         assert call() == UNINITIALISED
         assert "acl.finalize was called" in message()
     with pytest.raises(ValueError, match="111-byte device allocation"):
-        acl.util.ptr_to_bytes(one, 10)
-    assert acl.rt.mem_flush(two, 10) == STALE
+        acl.util.ptr_to_bytes(on_device, 10)
+    assert acl.rt.mem_flush(on_host, 10) == STALE
     assert "released by acl.finalize" in complaint(mode, 222, "host")
 
 
@@ -303,12 +303,12 @@ def test_a_failed_copy_changes_nothing(mode: str) -> None:
 
 
 def test_host_memory_is_checked_as_device_memory_is(mode: str) -> None:
-    one, two = host(1000), device(5000)
-    assert acl.rt.memcpy(one, 5000, two, 5000, D2H) == STALE
+    on_host, on_device = host(1000), device(5000)
+    assert acl.rt.memcpy(on_host, 5000, on_device, 5000, D2H) == STALE
     complaint(mode, 1000, "host")
-    assert acl.rt.memcpy(two, 5000, one, 5000, H2D) == STALE
+    assert acl.rt.memcpy(on_device, 5000, on_host, 5000, H2D) == STALE
     complaint(mode, 1000, "host")
-    assert acl.rt.memset(one, 5000, 0, 5000) == STALE
+    assert acl.rt.memset(on_host, 5000, 0, 5000) == STALE
     complaint(mode, 1000, "host")
 
 
@@ -391,12 +391,12 @@ TAKES: dict[str, Callable[[int], int]] = {
 
 
 def test_a_handle_of_a_wrong_kind(handles: dict[str, int]) -> None:
-    for wanted, (given, handle) in itertools.product(TAKES, handles.items()):
-        if wanted == given:
+    for wanted, (passed, handle) in itertools.product(TAKES, handles.items()):
+        if wanted == passed:
             continue
-        assert TAKES[wanted](handle) == STALE, (wanted, given)
+        assert TAKES[wanted](handle) == STALE, (wanted, passed)
         text = message()
-        assert re.search(rf"is an? {given} handle, an? {wanted} handle is needed here", text), text
+        assert re.search(rf"is an? {passed} handle, an? {wanted} handle is needed here", text), text
     for kind, handle in handles.items():
         assert TAKES[kind](handle) == 0
 
@@ -413,18 +413,18 @@ def test_a_pointer_where_a_handle_is_needed(mode: str) -> None:
 
 
 def test_a_handle_where_a_pointer_is_needed(handles: dict[str, int]) -> None:
-    for given, handle in handles.items():
+    for passed, handle in handles.items():
         for use in (*USES.values(), lambda p, _: acl.rt.free(p), lambda p, _: acl.rt.free_host(p)):
             assert use(handle, 64) == STALE
             text = message()
-            assert re.search(rf"is an? {given} handle and no address", text), text
+            assert re.search(rf"is an? {passed} handle and no address", text), text
         with pytest.raises(ValueError, match="no address"):
             acl.util.ptr_to_bytes(handle, 8)
     for kind, handle in handles.items():
         assert TAKES[kind](handle) == 0
 
 
-def test_a_destroyed_handle(handles: dict[str, int]) -> None:
+def test_a_destroyed_handle_is_told(handles: dict[str, int]) -> None:
     destroy: dict[str, Callable[[int], Any]] = {
         "stream": acl.rt.destroy_stream,
         "event": acl.rt.destroy_event,
@@ -447,7 +447,7 @@ def test_a_destroyed_handle(handles: dict[str, int]) -> None:
         assert "destroyed already" in message()
 
 
-def test_null_handles(mode: str) -> None:
+def test_null_handles_are_told_by_their_kind(mode: str) -> None:
     for kind, call in TAKES.items():
         if kind != "stream":
             assert call(0) == INVALID, kind
@@ -460,14 +460,14 @@ def test_null_handles(mode: str) -> None:
 
 
 def test_asynchronous_copies_need_aligned_addresses_in_strict_mode_only(mode: str) -> None:
-    one, two = device(1000), device(1000)
-    for target, source in ((one + 1, two), (one, two + 32), (one + 4, two + 4)):
+    first, second = device(1000), device(1000)
+    for target, source in ((first + 1, second), (first, second + 32), (first + 4, second + 4)):
         answer = acl.rt.memcpy_async(target, 100, source, 100, D2D, 0)
         assert answer == (UNALIGNED if mode == "strict" else 0)
         if answer:
             assert "multiple of 64" in message()
         assert acl.rt.memcpy(target, 100, source, 100, D2D) == 0  # synchronous copies need no alignment
-    assert acl.rt.memcpy_async(one + 64, 100, two + 128, 100, D2D, 0) == 0
+    assert acl.rt.memcpy_async(first + 64, 100, second + 128, 100, D2D, 0) == 0
     ok(acl.rt.synchronize_stream(0))
 
 

@@ -230,8 +230,10 @@ def answer_of(bench: Bench, call: Call, ptr: int, size: int, must_fail: bool) ->
         return ""
     code = answer[-1] if isinstance(answer, tuple) else answer
     later = acl.rt.synchronize_stream_with_timeout(bench.stream, 20_000)
-    for one in (code, later):
-        if isinstance(one, int) and (one not in codes.TABLE or one in (500000, 200000, 507000, 507046)):
+    for answer_code in (code, later):
+        if isinstance(answer_code, int) and (
+            answer_code not in codes.TABLE or answer_code in (500000, 200000, 507000, 507046)
+        ):
             return f"answered {answer!r}, the stream {later}: {acl.get_recent_err_msg()}"
     return "succeeded" if must_fail and code == later == 0 else ""
 

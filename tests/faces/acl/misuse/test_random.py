@@ -41,11 +41,11 @@ def test_two_hundred_thousand_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_strict(tmp_path: Path, seed: int) -> None:
+def test_random_calls_in_strict_mode_end_in_documented_codes(tmp_path: Path, seed: int) -> None:
     drive(tmp_path, 20_000, seed, SOFTNPU_CHECK="strict")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_more_seeds(tmp_path: Path, seed: int) -> None:
+def test_random_calls_with_more_seeds_end_in_documented_codes(tmp_path: Path, seed: int) -> None:
     drive(tmp_path, 400_000, seed)

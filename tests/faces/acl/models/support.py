@@ -47,8 +47,8 @@ def onnx_model(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    return onnx.shape_inference.infer_shapes(made)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 def _two() -> onnx.ModelProto:
@@ -106,9 +106,9 @@ def _pick() -> onnx.ModelProto:
 
 def _twice() -> onnx.ModelProto:
     node = helper.make_node("Neg", ["x"], ["y"], "only")
-    made = onnx_model([node], {"x": (FLOAT, (4,))}, ["y"])
-    made.graph.output.append(made.graph.output[0])
-    return made
+    model = onnx_model([node], {"x": (FLOAT, (4,))}, ["y"])
+    model.graph.output.append(model.graph.output[0])
+    return model
 
 
 def _two_pictures() -> onnx.ModelProto:
@@ -206,8 +206,8 @@ def om(name: str) -> Path:
 
 def load(name: str) -> int:
     """A loaded model."""
-    found: int = ok(acl.mdl.load_from_file(str(om(name))))
-    return found
+    number: int = ok(acl.mdl.load_from_file(str(om(name))))
+    return number
 
 
 def describe(number: int) -> int:
@@ -250,10 +250,10 @@ class Memory:
 
 def read(address: int, dtype: Any, *shape: int) -> Array:
     """A copy of device memory as an array."""
-    found = np.empty(shape, dtype)
-    if found.nbytes:
-        ok(acl.rt.memcpy(int(found.__array_interface__["data"][0]), found.nbytes, address, found.nbytes, 2))
-    return found
+    array = np.empty(shape, dtype)
+    if array.nbytes:
+        ok(acl.rt.memcpy(int(array.__array_interface__["data"][0]), array.nbytes, address, array.nbytes, 2))
+    return array
 
 
 def device(array: Array) -> Memory:
@@ -263,10 +263,10 @@ def device(array: Array) -> Memory:
 
 def dataset(*memories: Memory | int) -> int:
     """A dataset of these buffers (memory, or the handle of a buffer)."""
-    made: int = acl.mdl.create_dataset()
-    for one in memories:
-        ok(acl.mdl.add_dataset_buffer(made, one.buffer if isinstance(one, Memory) else one))
-    return made
+    handle: int = acl.mdl.create_dataset()
+    for memory in memories:
+        ok(acl.mdl.add_dataset_buffer(handle, memory.buffer if isinstance(memory, Memory) else memory))
+    return handle
 
 
 class Net:
@@ -279,18 +279,18 @@ class Net:
         counts = mdl.get_num_inputs(self.desc), mdl.get_num_outputs(self.desc)
         self.inputs = [Memory(mdl.get_input_size_by_index(self.desc, index)) for index in range(counts[0])]
         self.outputs = [Memory(mdl.get_output_size_by_index(self.desc, index)) for index in range(counts[1])]
-        self.given, self.made = dataset(*self.inputs), dataset(*self.outputs)
+        self.input_dataset, self.output_dataset = dataset(*self.inputs), dataset(*self.outputs)
 
     def index(self, name: str = SHAPE_INPUT) -> int:
         """The index of an input."""
-        found: int = ok(acl.mdl.get_input_index_by_name(self.desc, name))
-        return found
+        number: int = ok(acl.mdl.get_input_index_by_name(self.desc, name))
+        return number
 
     def execute(self, *arrays: Array) -> int:
         """Fill the inputs and run; the code."""
         for memory, array in zip(self.inputs, arrays, strict=False):
             memory.put(array)
-        code: int = acl.mdl.execute(self.id, self.given, self.made)
+        code: int = acl.mdl.execute(self.id, self.input_dataset, self.output_dataset)
         return code
 
     def output(self, index: int = 0, *shape: int) -> Array:

@@ -1,4 +1,4 @@
-"""acl.mdl: the parameter sets of dynamic AIPP (reference section 5.6)."""
+"""acl.mdl: the parameter sets of dynamic AIPP."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CSC = (*NINE, 0, 0, 0, 0, 128, 128)
 
 @pytest.fixture
 def aipp() -> int:
-    made = acl.mdl.create_aipp(2)
-    assert type(made) is int and made > 0
-    return int(made)
+    handle = acl.mdl.create_aipp(2)
+    assert type(handle) is int and handle > 0
+    return int(handle)
 
 
 def inside(handle: int) -> Any:
@@ -126,7 +126,7 @@ def test_values_out_of_range(aipp: int, name: str, args: tuple[Any, ...], word: 
     assert inside(aipp).whole() == before
 
 
-def test_no_batch() -> None:
+def test_a_set_needs_a_batch() -> None:
     assert acl.mdl.create_aipp(0) == 0
     assert acl.mdl.get_aipp_data_size(0) == (0, INVALID)
     assert ok(acl.mdl.get_aipp_data_size(1)) == 160
@@ -134,6 +134,6 @@ def test_no_batch() -> None:
 
 
 @pytest.mark.parametrize("handle", [0, 1234, -1])
-def test_no_set(handle: int) -> None:
+def test_calls_without_a_set_are_refused(handle: int) -> None:
     assert acl.mdl.set_aipp_src_image_size(handle, 4, 4) != 0
     assert acl.mdl.destroy_aipp(handle) != 0

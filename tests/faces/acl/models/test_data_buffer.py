@@ -1,4 +1,4 @@
-"""acl: data buffers, which hold an address and a size and own neither (reference section 3.3)."""
+"""acl: data buffers, which hold an address and a size and own neither."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_update_replaces_both() -> None:
 
 
 def test_two_buffers_of_one_memory_are_two() -> None:
-    one, two = acl.create_data_buffer(0x1000, 10), acl.create_data_buffer(0x1000, 10)
-    assert one != two
-    ok(acl.destroy_data_buffer(one))
-    assert acl.get_data_buffer_addr(two) == 0x1000
+    first, second = acl.create_data_buffer(0x1000, 10), acl.create_data_buffer(0x1000, 10)
+    assert first != second
+    ok(acl.destroy_data_buffer(first))
+    assert acl.get_data_buffer_addr(second) == 0x1000
 
 
-def test_null() -> None:
+def test_a_null_buffer_is_refused() -> None:
     assert [read(0) for read in READERS] == [0, 0, 0]
     assert acl.destroy_data_buffer(0) == 100000
     assert acl.update_data_buffer(0, 1, 1) == 100000
@@ -93,6 +93,6 @@ def test_buffers_may_be_destroyed_after_finalize() -> None:
 
 
 @pytest.mark.parametrize("wrong", [(None, 1), (1, 1.5), ("a", 1), (1,), (1, 2, 3), ()])
-def test_wrong_arguments(wrong: tuple[Any, ...]) -> None:
+def test_wrong_arguments_are_type_errors(wrong: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match=r"acl\.create_data_buffer args parse failed"):
         acl.create_data_buffer(*wrong)

@@ -1,4 +1,4 @@
-"""acl.mdl: datasets, the ordered buffers of a model (reference section 5.3)."""
+"""acl.mdl: datasets, the ordered buffers of a model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def buffer(number: int) -> int:
 
 
 def dataset(count: int = 3) -> tuple[int, list[int]]:
-    made = acl.mdl.create_dataset()
+    handle = acl.mdl.create_dataset()
     buffers = [buffer(number) for number in range(1, count + 1)]
-    for one in buffers:
-        assert acl.mdl.add_dataset_buffer(made, one) == (made, 0)
-    return made, buffers
+    for single_buffer in buffers:
+        assert acl.mdl.add_dataset_buffer(handle, single_buffer) == (handle, 0)
+    return handle, buffers
 
 
 def description(*dims: int) -> int:
@@ -30,65 +30,65 @@ def description(*dims: int) -> int:
 
 
 def test_buffers_come_back_in_their_order() -> None:
-    made, buffers = dataset(5)
-    assert acl.mdl.get_dataset_num_buffers(made) == 5
-    assert [acl.mdl.get_dataset_buffer(made, index) for index in range(5)] == buffers
-    assert [acl.get_data_buffer_size_v2(one) for one in buffers] == [1, 2, 3, 4, 5]
+    handle, buffers = dataset(5)
+    assert acl.mdl.get_dataset_num_buffers(handle) == 5
+    assert [acl.mdl.get_dataset_buffer(handle, index) for index in range(5)] == buffers
+    assert [acl.get_data_buffer_size_v2(single_buffer) for single_buffer in buffers] == [1, 2, 3, 4, 5]
 
 
 def test_a_new_dataset_is_empty() -> None:
-    made = acl.mdl.create_dataset()
-    assert type(made) is int and made > 0
-    assert acl.mdl.get_dataset_num_buffers(made) == 0
-    assert acl.mdl.get_dataset_buffer(made, 0) == 0
-    assert acl.mdl.get_dataset_tensor_desc(made, 0) == 0
-    ok(acl.mdl.destroy_dataset(made))
+    handle = acl.mdl.create_dataset()
+    assert type(handle) is int and handle > 0
+    assert acl.mdl.get_dataset_num_buffers(handle) == 0
+    assert acl.mdl.get_dataset_buffer(handle, 0) == 0
+    assert acl.mdl.get_dataset_tensor_desc(handle, 0) == 0
+    ok(acl.mdl.destroy_dataset(handle))
 
 
 @pytest.mark.parametrize("index", [3, 4, 1 << 40, -1, -3])
 def test_an_index_out_of_range(index: int) -> None:
-    made, _ = dataset(3)
-    assert acl.mdl.get_dataset_buffer(made, index) == 0
-    assert acl.mdl.get_dataset_tensor_desc(made, index) == 0
+    handle, _ = dataset(3)
+    assert acl.mdl.get_dataset_buffer(handle, index) == 0
+    assert acl.mdl.get_dataset_tensor_desc(handle, index) == 0
     desc = description(1)
-    assert acl.mdl.set_dataset_tensor_desc(made, desc, index) == (0, 100000)
+    assert acl.mdl.set_dataset_tensor_desc(handle, desc, index) == (0, 100000)
     assert "dataset of 3 buffers" in message()
     assert acl.get_tensor_desc_type(desc) == 0
 
 
 def test_destroying_a_dataset_leaves_its_buffers() -> None:
-    made, buffers = dataset(3)
-    assert acl.mdl.destroy_dataset(made) == 0
-    assert [acl.get_data_buffer_size_v2(one) for one in buffers] == [1, 2, 3]
-    assert acl.mdl.destroy_dataset(made) == 107000
-    assert acl.mdl.get_dataset_num_buffers(made) == 0
-    for one in buffers:
-        ok(acl.destroy_data_buffer(one))
+    handle, buffers = dataset(3)
+    assert acl.mdl.destroy_dataset(handle) == 0
+    assert [acl.get_data_buffer_size_v2(single_buffer) for single_buffer in buffers] == [1, 2, 3]
+    assert acl.mdl.destroy_dataset(handle) == 107000
+    assert acl.mdl.get_dataset_num_buffers(handle) == 0
+    for single_buffer in buffers:
+        ok(acl.destroy_data_buffer(single_buffer))
 
 
 def test_descriptions_are_copied_and_go_with_the_dataset() -> None:
-    made, _ = dataset(3)
+    handle, _ = dataset(3)
     desc = description(2, 3)
-    assert acl.mdl.set_dataset_tensor_desc(made, desc, 1) == (made, 0)
-    attached = acl.mdl.get_dataset_tensor_desc(made, 1)
+    assert acl.mdl.set_dataset_tensor_desc(handle, desc, 1) == (handle, 0)
+    attached = acl.mdl.get_dataset_tensor_desc(handle, 1)
     assert attached not in (0, desc)
     ok(acl.set_tensor_origin_shape(desc, [9]))
     acl.destroy_tensor_desc(desc)
     assert acl.get_tensor_desc_element_count(attached) == 6
-    assert acl.mdl.get_dataset_tensor_desc(made, 0) == acl.mdl.get_dataset_tensor_desc(made, 2) == 0
-    ok(acl.mdl.destroy_dataset(made))
+    assert acl.mdl.get_dataset_tensor_desc(handle, 0) == acl.mdl.get_dataset_tensor_desc(handle, 2) == 0
+    ok(acl.mdl.destroy_dataset(handle))
     assert acl.get_tensor_desc_element_count(attached) == 0
     assert "destroyed already" in message()
 
 
 def test_a_copied_description_carries_everything() -> None:
-    made, _ = dataset(1)
+    handle, _ = dataset(1)
     desc = acl.create_tensor_desc(1, [-1, 3], 0)
     acl.set_tensor_desc_name(desc, "input")
     ok(acl.set_tensor_shape_range(desc, [[1, 8], [3, 3]]))
-    ok(acl.mdl.set_dataset_tensor_desc(made, desc, 0))
+    ok(acl.mdl.set_dataset_tensor_desc(handle, desc, 0))
     ok(acl.set_tensor_shape_range(desc, [[2, 9], [4, 4]]))
-    attached = acl.mdl.get_dataset_tensor_desc(made, 0)
+    attached = acl.mdl.get_dataset_tensor_desc(handle, 0)
     assert acl.get_tensor_desc_name(attached) == "input"
     assert acl.get_tensor_desc_type(attached) == 1
     assert acl.get_tensor_desc_format(attached) == 0
@@ -96,30 +96,30 @@ def test_a_copied_description_carries_everything() -> None:
 
 
 def test_a_description_is_replaced_and_removed() -> None:
-    made, _ = dataset(1)
-    ok(acl.mdl.set_dataset_tensor_desc(made, description(2), 0))
-    first = acl.mdl.get_dataset_tensor_desc(made, 0)
-    ok(acl.mdl.set_dataset_tensor_desc(made, description(3), 0))
-    second = acl.mdl.get_dataset_tensor_desc(made, 0)
+    handle, _ = dataset(1)
+    ok(acl.mdl.set_dataset_tensor_desc(handle, description(2), 0))
+    first = acl.mdl.get_dataset_tensor_desc(handle, 0)
+    ok(acl.mdl.set_dataset_tensor_desc(handle, description(3), 0))
+    second = acl.mdl.get_dataset_tensor_desc(handle, 0)
     assert acl.get_tensor_desc_element_count(second) == 3
     assert acl.get_tensor_desc_element_count(first) == 0
-    assert acl.mdl.set_dataset_tensor_desc(made, 0, 0) == (made, 0)
-    assert acl.mdl.get_dataset_tensor_desc(made, 0) == 0
+    assert acl.mdl.set_dataset_tensor_desc(handle, 0, 0) == (handle, 0)
+    assert acl.mdl.get_dataset_tensor_desc(handle, 0) == 0
     assert acl.get_tensor_desc_element_count(second) == 0
-    assert acl.mdl.set_dataset_tensor_desc(made, 0, 0) == (made, 0)
+    assert acl.mdl.set_dataset_tensor_desc(handle, 0, 0) == (handle, 0)
 
 
 def test_setting_the_attached_description_again_keeps_it() -> None:
-    made, _ = dataset(1)
-    ok(acl.mdl.set_dataset_tensor_desc(made, description(7), 0))
-    ok(acl.mdl.set_dataset_tensor_desc(made, acl.mdl.get_dataset_tensor_desc(made, 0), 0))
-    assert acl.get_tensor_desc_element_count(acl.mdl.get_dataset_tensor_desc(made, 0)) == 7
+    handle, _ = dataset(1)
+    ok(acl.mdl.set_dataset_tensor_desc(handle, description(7), 0))
+    ok(acl.mdl.set_dataset_tensor_desc(handle, acl.mdl.get_dataset_tensor_desc(handle, 0), 0))
+    assert acl.get_tensor_desc_element_count(acl.mdl.get_dataset_tensor_desc(handle, 0)) == 7
 
 
-def test_null() -> None:
-    one = buffer(1)
+def test_null_handles_are_refused() -> None:
+    single_buffer = buffer(1)
     assert acl.mdl.destroy_dataset(0) == 100000
-    assert acl.mdl.add_dataset_buffer(0, one) == (0, 100000)
+    assert acl.mdl.add_dataset_buffer(0, single_buffer) == (0, 100000)
     assert acl.mdl.add_dataset_buffer(acl.mdl.create_dataset(), 0) == (0, 100000)
     assert acl.mdl.get_dataset_num_buffers(0) == 0
     assert acl.mdl.get_dataset_buffer(0, 0) == 0
@@ -145,22 +145,22 @@ def test_what_is_no_dataset(make: str) -> None:
 
 
 def test_what_is_no_buffer_or_description_is_not_taken() -> None:
-    made, _ = dataset(1)
+    handle, _ = dataset(1)
     stale = buffer(1)
     ok(acl.destroy_data_buffer(stale))
     gone = description(1)
     acl.destroy_tensor_desc(gone)
-    for wrong in (stale, made, 5, description(1)):
-        assert acl.mdl.add_dataset_buffer(made, wrong) == (0, 107000)
-    for wrong in (gone, made, 5, buffer(1)):
-        assert acl.mdl.set_dataset_tensor_desc(made, wrong, 0) == (0, 107000)
-    assert acl.mdl.get_dataset_num_buffers(made) == 1
-    assert acl.mdl.get_dataset_tensor_desc(made, 0) == 0
+    for wrong in (stale, handle, 5, description(1)):
+        assert acl.mdl.add_dataset_buffer(handle, wrong) == (0, 107000)
+    for wrong in (gone, handle, 5, buffer(1)):
+        assert acl.mdl.set_dataset_tensor_desc(handle, wrong, 0) == (0, 107000)
+    assert acl.mdl.get_dataset_num_buffers(handle) == 1
+    assert acl.mdl.get_dataset_tensor_desc(handle, 0) == 0
 
 
 def test_datasets_may_be_destroyed_after_finalize() -> None:
-    made, buffers = dataset(1)
+    handle, buffers = dataset(1)
     ok(acl.finalize())
-    assert acl.mdl.get_dataset_num_buffers(made) == 1
-    assert acl.mdl.destroy_dataset(made) == 0
+    assert acl.mdl.get_dataset_num_buffers(handle) == 1
+    assert acl.mdl.destroy_dataset(handle) == 0
     assert acl.destroy_data_buffer(buffers[0]) == 0

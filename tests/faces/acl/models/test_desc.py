@@ -1,4 +1,4 @@
-"""acl.mdl: model descriptions (reference section 5.4)."""
+"""acl.mdl: model descriptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source(request: pytest.FixtureRequest) -> Any:
 # ---- fixed shapes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_model(source: Any) -> None:
+def test_a_plain_model_tells_its_inputs_and_outputs(source: Any) -> None:
     desc, mdl = source("two"), acl.mdl
     assert (mdl.get_num_inputs(desc), mdl.get_num_outputs(desc)) == (2, 2)
     assert [mdl.get_input_size_by_index(desc, i) for i in (0, 1)] == [24, 12]
@@ -68,14 +68,14 @@ def test_a_plain_model(source: Any) -> None:
     assert mdl.destroy_desc(desc) == 0
 
 
-def test_formats_of_pictures() -> None:
+def test_pictures_have_the_format_of_the_model() -> None:
     desc = describe(load("conv"))
     assert acl.mdl.get_input_format(desc, 0) == NCHW
     assert acl.mdl.get_input_size_by_index(desc, 0) == 4 * 3 * 6 * 6
     assert acl.mdl.get_output_size_by_index(desc, 0) == 4 * len(KERNEL) * 6 * 6
 
 
-def test_data_types() -> None:
+def test_every_data_type_has_its_number_and_size() -> None:
     desc = describe(load("types"))
     numbers = [0, 1, 11, 2, 6, 3, 9, 4, 7, 8, 10, 12]
     count = acl.mdl.get_num_inputs(desc)
@@ -85,7 +85,7 @@ def test_data_types() -> None:
     assert [acl.mdl.get_input_size_by_index(desc, i) for i in range(count)] == [3 * np.dtype(w).itemsize for w in words]
 
 
-def test_indices_by_name(source: Any) -> None:
+def test_inputs_and_outputs_are_found_by_name(source: Any) -> None:
     desc = source("two")
     assert acl.mdl.get_input_index_by_name(desc, "a") == (0, 0)
     assert acl.mdl.get_input_index_by_name(desc, "b") == (1, 0)
@@ -114,7 +114,7 @@ def test_an_index_out_of_range(index: int) -> None:
 # ---- names that are too long -----------------------------------------------------------------------------------------
 
 
-def test_long_names() -> None:
+def test_names_that_are_too_long_are_replaced() -> None:
     load("two")
     number = load("long")
     desc = describe(number)
@@ -139,11 +139,11 @@ def test_real_names_of_short_ones() -> None:
 # ---- original operators ----------------------------------------------------------------------------------------------
 
 
-def test_original_operator_names(source: Any) -> None:
+def test_a_fused_operator_tells_its_original_names(source: Any) -> None:
     """A node that stands for two of the model's names them with their lengths; one that stands for itself has none."""
     desc = source("fused")
-    found = [acl.mdl.get_op_attr(desc, name, "_datadump_original_op_names") for name in ("conv1", "relu", "conv1relu")]
-    told = [text for text in found if text]
+    texts = [acl.mdl.get_op_attr(desc, name, "_datadump_original_op_names") for name in ("conv1", "relu", "conv1relu")]
+    told = [text for text in texts if text]
     assert len(told) == 1
     assert re.findall(r"\[(\d+)\]([a-z0-9]+)", told[0]) == [("5", "conv1"), ("4", "relu")]
     assert acl.mdl.get_op_attr(source("two"), "adder", "_datadump_original_op_names") == ""
@@ -164,7 +164,7 @@ def test_operator_descriptions_without_a_failure() -> None:
 # ---- open shapes -----------------------------------------------------------------------------------------------------
 
 
-def test_batches(source: Any) -> None:
+def test_gears_of_batches_are_told(source: Any) -> None:
     desc, mdl = source("batch"), acl.mdl
     assert mdl.get_num_inputs(desc) == 2
     assert mdl.get_input_name_by_index(desc, 1) == "ascend_mbatch_shape_data"
@@ -178,7 +178,7 @@ def test_batches(source: Any) -> None:
     assert mdl.get_input_dynamic_gear_count(desc, -1) == (0, 0)
 
 
-def test_resolutions(source: Any) -> None:
+def test_gears_of_resolutions_are_told(source: Any) -> None:
     desc, mdl = source("hw"), acl.mdl
     assert mdl.get_dynamic_hw(desc, -1) == ({"hwCount": 3, "hw": [[4, 6], [8, 8], [6, 4]]}, 0)
     assert mdl.get_dynamic_hw(desc, 5) == mdl.get_dynamic_hw(desc, -1)  # the index is ignored
@@ -188,22 +188,22 @@ def test_resolutions(source: Any) -> None:
     assert mdl.get_cur_output_dims(desc, 0)[0]["dims"] == [1, 2, 8, 8]
 
 
-def test_dims_gears(source: Any) -> None:
+def test_gears_of_dims_are_told(source: Any) -> None:
     desc, mdl = source("dims"), acl.mdl
     assert mdl.get_input_dynamic_gear_count(desc, -1) == (2, 0)
     wanted = [{"name": "", "dimCount": 3, "dims": dims} for dims in ([2, 3, 3], [4, 5, 5])]
     for count in (2, 3, 4096):
         assert mdl.get_input_dynamic_dims(desc, -1, count) == (wanted, 0)
     for count in (0, 1, 4097):
-        found, ret = mdl.get_input_dynamic_dims(desc, -1, count)
-        assert ret == INVALID and not found
+        gears, ret = mdl.get_input_dynamic_dims(desc, -1, count)
+        assert ret == INVALID and not gears
     for index in (0, 1, 7):
         assert mdl.get_input_dynamic_gear_count(desc, index) == (0, INVALID)
         assert mdl.get_input_dynamic_dims(desc, index, 2)[1] == INVALID
     assert mdl.get_cur_output_dims(desc, 1)[0]["dims"] == [4]
 
 
-def test_ranges(source: Any) -> None:
+def test_ranges_of_dims_are_told(source: Any) -> None:
     desc, mdl = source("range"), acl.mdl
     assert mdl.get_num_inputs(desc) == 2
     assert [mdl.get_input_size_by_index(desc, i) for i in (0, 1)] == [0, 0]
@@ -214,16 +214,16 @@ def test_ranges(source: Any) -> None:
     assert mdl.get_cur_output_dims(desc, 0) == ({}, NOT_SUPPORTED)
 
 
-def test_an_unbounded_range() -> None:
-    found = ok(acl.mdl.get_input_dims_range(describe(load("unbounded")), 0))
-    (low, high), fixed = found["range"]
+def test_an_unbounded_range_is_told() -> None:
+    ranges = ok(acl.mdl.get_input_dims_range(describe(load("unbounded")), 0))
+    (low, high), fixed = ranges["range"]
     assert low in (0, 1) and high == -1 and fixed == [3, 3]
 
 
 # ---- handles and failures --------------------------------------------------------------------------------------------
 
 
-def test_an_empty_description() -> None:
+def test_an_empty_description_answers_nothing() -> None:
     desc, mdl = acl.mdl.create_desc(), acl.mdl
     assert type(desc) is int and desc > 0
     assert (mdl.get_num_inputs(desc), mdl.get_num_outputs(desc)) == (0, 0)

@@ -1,4 +1,4 @@
-"""Dumps: files below dump_path, read back by hand from the reference (pyacl.md 5.7, 11.1), the callback, overflow, failed operators."""
+"""Dumps: files below dump_path, read back by hand, the callback, overflow, failed operators."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def fields(data: bytes) -> Fields:
     """A protobuf message as field number → values; numbers are numbers, the rest is bytes."""
-    found: Fields = {}
+    by_tag: Fields = {}
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -58,8 +58,8 @@ def fields(data: bytes) -> Fields:
             size, at = varint(data, at)
             value, at = data[at : at + size], at + size
             assert len(value) == size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        by_tag.setdefault(tag >> 3, []).append(value)
+    return by_tag
 
 
 def dims(message: bytes) -> tuple[int, ...]:
@@ -68,11 +68,11 @@ def dims(message: bytes) -> tuple[int, ...]:
         return ()
     if not isinstance(shape[1][0], bytes):
         return tuple(shape[1])
-    packed, at, found = shape[1][0], 0, []
+    packed, at, sizes = shape[1][0], 0, []
     while at < len(packed):
-        one, at = varint(packed, at)
-        found.append(one)
-    return tuple(found)
+        size, at = varint(packed, at)
+        sizes.append(size)
+    return tuple(sizes)
 
 
 class DumpFile:
@@ -89,23 +89,23 @@ class DumpFile:
         assert rest == b""
 
     def _take(self, number: int, size_field: int, rest: bytes) -> tuple[list[Array], bytes]:
-        found = []
-        for one in map(fields, self.head.get(number, [])):
-            size = one.get(size_field, [0])[0]
-            array = np.frombuffer(rest[:size], NUMPY[one[1][0]]).reshape(dims(one.get(3, [b""])[0]))
-            found.append(array)
+        arrays = []
+        for field in map(fields, self.head.get(number, [])):
+            size = field.get(size_field, [0])[0]
+            array = np.frombuffer(rest[:size], NUMPY[field[1][0]]).reshape(dims(field.get(3, [b""])[0]))
+            arrays.append(array)
             rest = rest[size:]
-        return found, rest
+        return arrays, rest
 
 
 def dumped(folder: Path) -> dict[str, DumpFile]:
     """Dump files below a folder, by operator name."""
-    found = {}
+    by_name = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            one = DumpFile(path.read_bytes())
-            found[one.name] = one
-    return found
+            file = DumpFile(path.read_bytes())
+            by_name[file.name] = file
+    return by_name
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ def convert(
     infos = [helper.make_tensor_value_info(key, *info) for key, info in inputs.items()]
     tensors = [numpy_helper.from_array(array, key) for key, array in weights.items()]
     graph = helper.make_graph(nodes, "g", infos, [helper.make_empty_tensor_value_info(output)], tensors)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    made.ir_version = 8
-    onnx.save(made, folder / f"{name}.onnx")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, folder / f"{name}.onnx")
     words = [f"--model={folder}/{name}.onnx", "--framework=5", f"--output={folder}/{name}", "--soc_version=Ascend310P3"]
     made_options = parse(words)
     checks.check(made_options)
@@ -207,27 +207,29 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("entry", [{"model_name": "net"}, {"model_name": "renamed"}])
-def test_layout_and_content(entry: dict[str, Any], om: str, start: Start, tmp_path: Path) -> None:
-    path = om
+def test_a_dump_lies_where_the_manual_says_and_holds_the_tensors(
+    entry: dict[str, Any], om: str, start: Start, tmp_path: Path
+) -> None:
+    model_path = om
     if entry["model_name"] == "renamed":  # by the name of the file, whose inner name stays
-        path = str(tmp_path / "renamed.om")
-        os.rename(om, path)
+        model_path = str(tmp_path / "renamed.om")
+        os.rename(om, model_path)
     folder = start(dump_list=[entry], dump_mode="all")
-    model = Loaded(path)
+    model = Loaded(model_path)
     for _ in range(2):
         np.testing.assert_allclose(model(X), expected(X).reshape(-1), rtol=1e-5, atol=1e-6)
-    files = sorted(one for one in folder.rglob("*") if one.is_file())
-    places = {re.match(rf"\d{{14}}/0/net/{model.id}/([01])/[^/]*$", str(one.relative_to(folder)))[1] for one in files}  # type: ignore[index]
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    places = {re.match(rf"\d{{14}}/0/net/{model.id}/([01])/[^/]*$", str(path.relative_to(folder)))[1] for path in files}  # type: ignore[index]
     assert places == {"0", "1"}
-    for one in files:
-        kind, name, task, stream, timestamp = one.name.split(".")
+    for path in files:
+        kind, name, task, stream, timestamp = path.name.split(".")
         assert kind and name and task.isdigit() and stream.isdigit() and re.fullmatch(r"\d{16}", timestamp)
-    last = next(one for one in files if "top_relu_1" in one.name)
+    last = next(path for path in files if "top_relu_1" in path.name)
     assert last.name.split(".")[1] == "top_relu_1"
-    found = DumpFile(last.read_bytes())
-    assert found.name == "top/relu.1" and found.head[1][0]
-    np.testing.assert_allclose(found.outputs[0], expected(X), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.inputs[0], X @ WEIGHT + BIAS, rtol=1e-5, atol=1e-6)
+    file = DumpFile(last.read_bytes())
+    assert file.name == "top/relu.1" and file.head[1][0]
+    np.testing.assert_allclose(file.outputs[0], expected(X), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(file.inputs[0], X @ WEIGHT + BIAS, rtol=1e-5, atol=1e-6)
     first = dumped(folder)["fc"]
     np.testing.assert_array_equal(first.inputs[0], X)
     np.testing.assert_array_equal(first.inputs[1], WEIGHT)
@@ -238,27 +240,29 @@ def test_layout_and_content(entry: dict[str, Any], om: str, start: Start, tmp_pa
 @pytest.mark.parametrize(
     ("mode", "inputs", "outputs"), [("input", True, False), ("output", False, True), (None, False, True)]
 )
-def test_mode(mode: str | None, inputs: bool, outputs: bool, om: str, start: Start) -> None:
+def test_the_mode_chooses_inputs_or_outputs(
+    mode: str | None, inputs: bool, outputs: bool, om: str, start: Start
+) -> None:
     folder = start(dump_list=[{"model_name": "net"}], **({"dump_mode": mode} if mode else {}))
     Loaded(om)(X)
-    one = dumped(folder)["top/relu.1"]
-    assert (bool(one.inputs), bool(one.outputs)) == (inputs, outputs)
+    file = dumped(folder)["top/relu.1"]
+    assert (bool(file.inputs), bool(file.outputs)) == (inputs, outputs)
 
 
 def test_layers_by_either_name(om: str, start: Start) -> None:
     """`bias` is the name before conversion: it became part of another node, or is one itself."""
     folder = start(dump_list=[{"model_name": "net", "layer": ["bias", "no_such_layer"]}])
     Loaded(om)(X)
-    (one,) = dumped(folder).values()
-    np.testing.assert_allclose(one.outputs[0], X @ WEIGHT + BIAS, rtol=1e-5, atol=1e-6)
+    (file,) = dumped(folder).values()
+    np.testing.assert_allclose(file.outputs[0], X @ WEIGHT + BIAS, rtol=1e-5, atol=1e-6)
 
 
-def test_steps(om: str, start: Start) -> None:
+def test_only_the_steps_that_were_asked_for_are_dumped(om: str, start: Start) -> None:
     folder = start(dump_list=[{"model_name": "net"}], dump_step="0|2-3")
     model = Loaded(om)
     for _ in range(6):
         model(X)
-    assert sorted(one.name for one in folder.glob(f"*/0/net/{model.id}/*")) == ["0", "2", "3"]
+    assert sorted(path.name for path in folder.glob(f"*/0/net/{model.id}/*")) == ["0", "2", "3"]
 
 
 def test_another_model_is_left_alone(om: str, start: Start) -> None:
@@ -267,13 +271,13 @@ def test_another_model_is_left_alone(om: str, start: Start) -> None:
     assert not list(folder.iterdir())
 
 
-def test_statistics(om: str, start: Start) -> None:
+def test_statistics_are_rows_of_a_table(om: str, start: Start) -> None:
     folder = start(dump_list=[{"model_name": "net", "layer": ["top/relu.1"]}], dump_data="stats", dump_mode="all")
     Loaded(om)(X)
-    (path,) = [one for one in folder.rglob("*") if one.is_file()]
+    (path,) = [item for item in folder.rglob("*") if item.is_file()]
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(one["Input/Output"], one["Index"]) for one in rows] == [("Input", "0"), ("Output", "0")]
+    assert [(item["Input/Output"], item["Index"]) for item in rows] == [("Input", "0"), ("Output", "0")]
     wanted = expected(X)
     assert rows[1]["Shape"] == "2x3" and rows[1]["Data Type"] == "FLOAT" and rows[1]["Count"] == "6"
     for word, value in (("Max Value", wanted.max()), ("Min Value", wanted.min()), ("Avg Value", wanted.mean())):
@@ -309,7 +313,7 @@ def write(path: Path, content: Any) -> str:
     return str(path)
 
 
-def test_order_of_calls(tmp_path: Path, start: Start) -> None:
+def test_dump_calls_out_of_order_are_refused(tmp_path: Path, start: Start) -> None:
     config = write(tmp_path / "dump.json", {"dump": {}})
     assert acl.mdl.init_dump() == UNINITIALIZE
     assert acl.mdl.set_dump(config) == UNINITIALIZE
@@ -341,7 +345,7 @@ def test_order_of_calls(tmp_path: Path, start: Start) -> None:
     ],
     ids=str,
 )
-def test_bad_configuration(content: Any, tmp_path: Path, start: Start) -> None:
+def test_a_bad_configuration_is_refused(content: Any, tmp_path: Path, start: Start) -> None:
     start()
     ok(acl.mdl.init_dump())
     assert acl.mdl.set_dump(write(tmp_path / "dump.json", content)) == BAD_DUMP
@@ -368,10 +372,10 @@ def test_set_dump_holds_for_models_loaded_afterwards(om: str, tmp_path: Path, st
     Loaded(om)(X)
     assert set(dumped(folders[1])) == {"top/relu.1"}
     ok(acl.mdl.finalize_dump())
-    count = len([one for one in folders[1].rglob("*") if one.is_file()])
+    count = len([path for path in folders[1].rglob("*") if path.is_file()])
     during(X)
     Loaded(om)(X)
-    assert len([one for one in folders[1].rglob("*") if one.is_file()]) == count
+    assert len([path for path in folders[1].rglob("*") if path.is_file()]) == count
 
 
 def test_the_configuration_of_init_ends_with_finalize(om: str, start: Start) -> None:
@@ -393,9 +397,11 @@ def test_callback_instead_of_files(om: str, start: Start) -> None:
     model = Loaded(om)
     model(X)
     assert not list(folder.rglob("*"))
-    assert all(set(one) == {"file_name", "data_buf", "buf_len", "is_last_chunk", "offset", "flag"} for one in chunks)
-    assert all(one["buf_len"] == len(one["data_buf"]) and one["is_last_chunk"] == 1 for one in chunks)
-    files = {DumpFile(one["data_buf"]).name: one["file_name"] for one in chunks}
+    assert all(
+        set(chunk) == {"file_name", "data_buf", "buf_len", "is_last_chunk", "offset", "flag"} for chunk in chunks
+    )
+    assert all(chunk["buf_len"] == len(chunk["data_buf"]) and chunk["is_last_chunk"] == 1 for chunk in chunks)
+    files = {DumpFile(chunk["data_buf"]).name: chunk["file_name"] for chunk in chunks}
     assert "top/relu.1" in files and str(folder) in files["top/relu.1"]
     assert acl.mdl.dump_unreg_callback() is None
     model(X)
@@ -413,11 +419,11 @@ def test_large_files_come_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     x = np.arange(3 << 20, dtype=np.float32).reshape(shape)
     Loaded(path)(x)
     assert len(chunks) > 1
-    assert [one["is_last_chunk"] for one in chunks] == [0] * (len(chunks) - 1) + [1]
+    assert [chunk["is_last_chunk"] for chunk in chunks] == [0] * (len(chunks) - 1) + [1]
     data = b""
-    for one in chunks:
-        assert one["offset"] == len(data)
-        data += one["data_buf"]
+    for chunk in chunks:
+        assert chunk["offset"] == len(data)
+        data += chunk["data_buf"]
     np.testing.assert_array_equal(DumpFile(data).outputs[0], -x)
 
 
@@ -434,7 +440,9 @@ def test_a_callback_that_raises_does_not_stop_the_model(om: str, start: Start) -
 # ---- overflow --------------------------------------------------------------------------------------------------------
 
 
-def test_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
+def test_the_first_operator_that_overflows_is_dumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
     monkeypatch.chdir(tmp_path)
     nodes = [
         helper.make_node("Abs", ["x"], ["a"], "fine"),
@@ -449,7 +457,7 @@ def test_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start)
     with np.errstate(over="ignore"):
         model(X * 100)
         wanted = np.exp(np.abs(X * 100))
-    files = {one.name.split(".")[0]: one for one in folder.rglob("*") if one.is_file()}
+    files = {path.name.split(".")[0]: path for path in folder.rglob("*") if path.is_file()}
     assert set(files) == {"Exp", "OpDebug"}
     data = DumpFile(files["Exp"].read_bytes())
     assert data.name == "grows"
@@ -480,7 +488,7 @@ def test_overflow_of_a_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sta
 # ---- single operators ------------------------------------------------------------------------------------------------
 
 
-def test_single_operator(tmp_path: Path, start: Start) -> None:
+def test_single_operators_are_dumped(tmp_path: Path, start: Start) -> None:
     folder = start(dump_list=[], dump_op_switch="on", dump_mode="all")
     arrays = [np.arange(8, dtype=np.float32), np.full(8, 0.5, np.float32)]
     descs = [acl.create_tensor_desc(0, [8], 2) for _ in range(3)]
@@ -492,11 +500,11 @@ def test_single_operator(tmp_path: Path, start: Start) -> None:
     attr = acl.op.create_attr()
     ok(acl.op.execute_v2("Add", descs[:2], buffers[:2], descs[2:], buffers[2:], attr, stream))
     ok(acl.rt.synchronize_stream(stream))
-    (path,) = [one for one in folder.rglob("*") if one.is_file()]
+    (path,) = [file for file in folder.rglob("*") if file.is_file()]
     assert re.fullmatch(r"\d{14}/0/Add\.[^/.]*\.\d+\.\d+\.\d{16}", str(path.relative_to(folder)))
-    found = DumpFile(path.read_bytes())
-    np.testing.assert_array_equal(found.inputs, arrays)
-    np.testing.assert_array_equal(found.outputs[0], arrays[0] + arrays[1])
+    dump = DumpFile(path.read_bytes())
+    np.testing.assert_array_equal(dump.inputs, arrays)
+    np.testing.assert_array_equal(dump.outputs[0], arrays[0] + arrays[1])
 
 
 # ---- operators that failed -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""acl.mdl: sizes of the next run (reference section 5.5): gears, ranges, outputs whose size the values decide."""
+"""acl.mdl: sizes of the next run: gears, ranges, outputs whose size the values decide."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def dims(*values: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4])
-def test_batches(batch: int) -> None:
+def test_the_batch_that_was_set_is_computed(batch: int) -> None:
     net = Net("batch")
-    assert acl.mdl.set_dynamic_batch_size(net.id, net.given, net.index(), batch) == 0
+    assert acl.mdl.set_dynamic_batch_size(net.id, net.input_dataset, net.index(), batch) == 0
     x = floats(batch, 3, 4, 4)
     net.outputs[0].put(np.full((4, 2, 4, 4), 7, np.float32))
     ok(net.execute(x))
@@ -53,13 +53,13 @@ def test_batches(batch: int) -> None:
     np.testing.assert_allclose(found[:batch], convolved(x), rtol=1e-4, atol=1e-5)
     assert (found[batch:] == 7).all()
     assert ok(acl.mdl.get_cur_output_dims(net.desc, 0))["dims"] == [batch, 2, 4, 4]
-    assert acl.mdl.get_dataset_tensor_desc(net.made, 0) == 0
+    assert acl.mdl.get_dataset_tensor_desc(net.output_dataset, 0) == 0
 
 
 def test_a_setting_stays_in_its_dataset() -> None:
     net = Net("batch")
     second = dataset(Memory(768), Memory(4))
-    ok(acl.mdl.set_dynamic_batch_size(net.id, net.given, 1, 1))
+    ok(acl.mdl.set_dynamic_batch_size(net.id, net.input_dataset, 1, 1))
     ok(acl.mdl.set_dynamic_batch_size(net.id, second, 1, 4))
     x = floats(1, 3, 4, 4)
     net.outputs[0].put(np.full((4, 2, 4, 4), 7, np.float32))
@@ -72,7 +72,7 @@ def test_a_setting_stays_in_its_dataset() -> None:
 
 def test_the_setting_is_in_the_dataset_and_not_in_the_shape_memory() -> None:
     net = Net("batch")
-    ok(acl.mdl.set_dynamic_batch_size(net.id, net.given, 1, 2))
+    ok(acl.mdl.set_dynamic_batch_size(net.id, net.input_dataset, 1, 2))
     net.inputs[1].put(np.array([4], np.int32))
     x = floats(2, 3, 4, 4)
     net.outputs[0].put(np.full((4, 2, 4, 4), 7, np.float32))
@@ -86,7 +86,7 @@ def test_the_size_may_change_with_every_run() -> None:
     net = Net("batch")
     for batch in (4, 1, 2, 1, 4):
         x = floats(batch, 3, 4, 4)
-        ok(acl.mdl.set_dynamic_batch_size(net.id, net.given, 1, batch))
+        ok(acl.mdl.set_dynamic_batch_size(net.id, net.input_dataset, 1, batch))
         ok(net.execute(x))
         np.testing.assert_allclose(net.output(0, batch, 2, 4, 4), convolved(x), rtol=1e-4, atol=1e-5)
 
@@ -111,9 +111,9 @@ def test_without_any_sensible_shape_the_largest_gear_runs() -> None:
 
 
 @pytest.mark.parametrize("size", [(4, 6), (8, 8), (6, 4)])
-def test_resolutions(size: tuple[int, int]) -> None:
+def test_the_resolution_that_was_set_is_computed(size: tuple[int, int]) -> None:
     net = Net("hw")
-    assert acl.mdl.set_dynamic_hw_size(net.id, net.given, net.index(), *size) == 0
+    assert acl.mdl.set_dynamic_hw_size(net.id, net.input_dataset, net.index(), *size) == 0
     x = floats(1, 3, *size)
     ok(net.execute(x))
     np.testing.assert_allclose(net.output(0, 1, 2, *size), convolved(x), rtol=1e-4, atol=1e-5)
@@ -121,9 +121,9 @@ def test_resolutions(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 3), (4, 5)])
-def test_dims(n: int, m: int) -> None:
+def test_the_dims_that_were_set_are_computed(n: int, m: int) -> None:
     net = Net("dims")
-    assert acl.mdl.set_input_dynamic_dims(net.id, net.given, net.index(), dims(n, m, m)) == 0
+    assert acl.mdl.set_input_dynamic_dims(net.id, net.input_dataset, net.index(), dims(n, m, m)) == 0
     x, y = floats(n, m), floats(m)
     ok(net.execute(x, y))
     np.testing.assert_allclose(net.output(0, n, m), x + y, rtol=1e-6)
@@ -152,25 +152,25 @@ RIGHT = {"batch": (2,), "hw": (8, 8), "dims": (2, 3, 3)}
 @pytest.mark.parametrize(
     ("name", "values"), [("batch", (3,)), ("hw", (8, 6)), ("hw", (6, 6)), ("dims", (2, 3, 5)), ("dims", (4, 3, 3))]
 )
-def test_not_a_gear(name: str, values: tuple[int, ...]) -> None:
+def test_a_size_that_is_no_gear_is_refused(name: str, values: tuple[int, ...]) -> None:
     net = Net(name)
     word, pack = CALLS[name]
-    assert getattr(acl.mdl, word)(net.id, net.given, net.index(), *pack(*values)) == NO_GEAR
+    assert getattr(acl.mdl, word)(net.id, net.input_dataset, net.index(), *pack(*values)) == NO_GEAR
     assert "gears" in message()
-    ok(getattr(acl.mdl, word)(net.id, net.given, net.index(), *pack(*RIGHT[name])))
+    ok(getattr(acl.mdl, word)(net.id, net.input_dataset, net.index(), *pack(*RIGHT[name])))
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_refusals_of_settings(name: str) -> None:
+def test_sizes_are_set_only_where_they_belong(name: str) -> None:
     net = Net(name)
     word, pack = CALLS[name]
     call, values = getattr(acl.mdl, word), pack(*RIGHT[name])
     index = net.index()
-    assert call(99, net.given, index, *values) == ID
+    assert call(99, net.input_dataset, index, *values) == ID
     assert call(net.id, 0, index, *values) == INVALID
-    assert call(net.id, net.given, 0, *values) == INVALID  # not the shape input
+    assert call(net.id, net.input_dataset, 0, *values) == INVALID  # not the shape input
     assert SHAPE_INPUT in message()
-    assert call(net.id, net.given, 50, *values) == INVALID
+    assert call(net.id, net.input_dataset, 50, *values) == INVALID
     assert call(net.id, dataset(net.inputs[0]), index, *values) == INVALID
     others = net.inputs[:index]
     null = dataset(*others, acl.create_data_buffer(0, 16))
@@ -183,7 +183,7 @@ def test_refusals_of_settings(name: str) -> None:
 def test_a_size_of_zero(values: tuple[int, ...]) -> None:
     name = "batch" if len(values) == 1 else "hw"
     net = Net(name)
-    assert getattr(acl.mdl, CALLS[name][0])(net.id, net.given, net.index(), *values) == INVALID
+    assert getattr(acl.mdl, CALLS[name][0])(net.id, net.input_dataset, net.index(), *values) == INVALID
 
 
 @pytest.mark.parametrize("name", ["batch", "hw", "dims", "relu"])
@@ -194,7 +194,7 @@ def test_a_setting_of_another_kind(name: str, kind: str) -> None:
     net = Net(name)
     word, pack = CALLS[kind]
     index = net.index() if name != "relu" else 0
-    assert getattr(acl.mdl, word)(net.id, net.given, index, *pack(*RIGHT[kind])) in (INVALID, NO_GEAR)
+    assert getattr(acl.mdl, word)(net.id, net.input_dataset, index, *pack(*RIGHT[kind])) in (INVALID, NO_GEAR)
     assert "--dynamic_" in message()
 
 
@@ -204,20 +204,20 @@ def test_a_setting_of_another_kind(name: str, kind: str) -> None:
 def test_a_dictionary_of_the_wrong_form(value: dict[str, Any]) -> None:
     net = Net("dims")
     with pytest.raises((ValueError, TypeError, KeyError)):
-        acl.mdl.set_input_dynamic_dims(net.id, net.given, net.index(), value)
+        acl.mdl.set_input_dynamic_dims(net.id, net.input_dataset, net.index(), value)
 
 
 def test_a_wrong_dim_count() -> None:
     net = Net("dims")
     wrong = {"name": "", "dimCount": 2, "dims": [2, 3, 3]}
-    assert acl.mdl.set_input_dynamic_dims(net.id, net.given, net.index(), wrong) == INVALID
+    assert acl.mdl.set_input_dynamic_dims(net.id, net.input_dataset, net.index(), wrong) == INVALID
 
 
 def test_a_gear_that_its_buffer_cannot_hold() -> None:
     net = Net("batch")
     given = dataset(Memory(192), Memory(4))
     ok(acl.mdl.set_dynamic_batch_size(net.id, given, 1, 4))
-    assert acl.mdl.execute(net.id, given, net.made) != 0
+    assert acl.mdl.execute(net.id, given, net.output_dataset) != 0
     assert "768 bytes" in message()
 
 
@@ -228,8 +228,8 @@ def test_gears_on_a_stream() -> None:
     x = floats(2, 3, 4, 4)
     net.inputs[0].put(x)
     net.outputs[0].put(np.full((4, 2, 4, 4), 7, np.float32))
-    ok(acl.mdl.set_dynamic_batch_size(net.id, net.given, 1, 2))
-    ok(acl.mdl.execute_async(net.id, net.given, net.made, stream))
+    ok(acl.mdl.set_dynamic_batch_size(net.id, net.input_dataset, 1, 2))
+    ok(acl.mdl.execute_async(net.id, net.input_dataset, net.output_dataset, stream))
     ok(acl.rt.synchronize_stream(stream))
     found = net.output(0, 4, 2, 4, 4)
     np.testing.assert_allclose(found[:2], convolved(x), rtol=1e-4, atol=1e-5)
@@ -251,7 +251,7 @@ def ranged(n: int, m: int, room: int = 4096) -> tuple[Any, Any, int, int, list[M
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 2), (3, 5), (4, 6)])
-def test_ranges(n: int, m: int) -> None:
+def test_any_size_within_the_range_is_computed(n: int, m: int) -> None:
     x, y, given, made, outputs = ranged(n, m)
     ok(acl.mdl.execute(load("range"), given, made))
     np.testing.assert_allclose(outputs[0].get(np.float32, n, m), x + y, rtol=1e-6)
@@ -332,7 +332,7 @@ def test_a_short_buffer_of_a_range_model(side: str) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 7, 300])
-def test_an_unbounded_dim(n: int) -> None:
+def test_an_unbounded_dim_takes_any_size(n: int) -> None:
     x = floats(n, 3)
     given, made = dataset(device(x)), Memory(4096)
     ok(acl.mdl.set_dataset_tensor_desc(given, acl.create_tensor_desc(FLOAT32, [n, 3], ND), 0))

@@ -1,4 +1,4 @@
-"""The exception callback: what a program learns of a failed task (reference section 4.5)."""
+"""The exception callback: what a program learns of a failed task."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_task_numbers_are_per_thread() -> None:
 
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-def test_no_info(reader: Callable[[int], int]) -> None:
+def test_info_that_is_gone_answers_nothing(reader: Callable[[int], int]) -> None:
     stream, watcher = ok(acl.rt.create_stream()), Watcher()
     ok(acl.rt.set_exception_info_callback(watcher))
     fail_on(stream)

@@ -1,4 +1,4 @@
-"""acl.mdl: synchronous runs (reference section 5.2): numbers, counts and sizes of buffers, memory that is gone."""
+"""acl.mdl: synchronous runs: numbers, counts and sizes of buffers, memory that is gone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _engine(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_against_numpy() -> None:
+def test_results_are_those_of_numpy() -> None:
     net = Net("two")
     for _ in range(3):
         a, b = floats(2, 3), floats(3)
@@ -49,7 +49,7 @@ def test_against_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", ["conv", "softmax", "fused"])
-def test_against_onnxruntime(name: str) -> None:
+def test_results_are_those_of_onnxruntime(name: str) -> None:
     net = Net(name)
     x = floats(*ok(acl.mdl.get_input_dims(net.desc, 0))["dims"])
     session = onnxruntime.InferenceSession(proto(name).SerializeToString(), providers=["CPUExecutionProvider"])
@@ -127,7 +127,7 @@ def test_a_buffer_that_moved_to_the_other_side() -> None:
     assert acl.mdl.execute(number, dataset(*memories[:1]), dataset(*memories[1:])) == PARAM
 
 
-def test_larger_buffers() -> None:
+def test_buffers_may_be_larger_than_the_tensors() -> None:
     x = floats(50)
     given, made = Memory(1000, x), Memory(5000)
     made.put(np.full(1250, 7, np.float32))
@@ -153,7 +153,7 @@ def test_a_little_too_short(missing: int) -> None:
 
 @pytest.mark.parametrize("side", ["input", "output"])
 @pytest.mark.parametrize("missing", [TOLERANCE + 1, 100, 200])
-def test_far_too_short(side: str, missing: int) -> None:
+def test_buffers_that_are_far_too_short_are_refused(side: str, missing: int) -> None:
     sizes = {"input": 200, "output": 200}
     sizes[side] -= missing
     memories = [Memory(size, room=256) for size in sizes.values()]
@@ -175,21 +175,21 @@ def test_a_buffer_that_claims_more_than_its_memory() -> None:
 
 def test_unknown_models_and_datasets() -> None:
     net = Net("two")
-    assert acl.mdl.execute(net.id + 1, net.given, net.made) == ID
-    assert acl.mdl.execute(net.id, 0, net.made) == INVALID
-    assert acl.mdl.execute(net.id, net.given, 0) == INVALID
-    ok(acl.mdl.destroy_dataset(net.made))
-    assert acl.mdl.execute(net.id, net.given, net.made) == STALE
+    assert acl.mdl.execute(net.id + 1, net.input_dataset, net.output_dataset) == ID
+    assert acl.mdl.execute(net.id, 0, net.output_dataset) == INVALID
+    assert acl.mdl.execute(net.id, net.input_dataset, 0) == INVALID
+    ok(acl.mdl.destroy_dataset(net.output_dataset))
+    assert acl.mdl.execute(net.id, net.input_dataset, net.output_dataset) == STALE
 
 
 def test_null_and_destroyed_buffers() -> None:
     net = Net("relu")
     null = dataset(acl.create_data_buffer(0, 16))
-    assert acl.mdl.execute(net.id, null, net.made) == INVALID
+    assert acl.mdl.execute(net.id, null, net.output_dataset) == INVALID
     assert "input 0 (x) has no memory" in message()
-    assert acl.mdl.execute(net.id, net.given, null) == INVALID
+    assert acl.mdl.execute(net.id, net.input_dataset, null) == INVALID
     empty = dataset(acl.create_data_buffer(0, 0))
-    assert acl.mdl.execute(net.id, empty, net.made) == INVALID
+    assert acl.mdl.execute(net.id, empty, net.output_dataset) == INVALID
     ok(acl.destroy_data_buffer(net.inputs[0].buffer))
     assert net.execute() == STALE
 
@@ -240,7 +240,7 @@ def test_outputs_allocated_by_the_runtime() -> None:
         a, b = floats(2, 3), floats(3)
         for memory, array in zip(net.inputs, (a, b), strict=True):
             memory.put(array)
-        ok(acl.mdl.execute(net.id, net.given, made))
+        ok(acl.mdl.execute(net.id, net.input_dataset, made))
         addresses = [acl.get_data_buffer_addr(one) for one in buffers]
         assert [acl.get_data_buffer_size_v2(one) for one in buffers] == [24, 32]
         np.testing.assert_allclose(read(addresses[0], np.float32, 2, 3), a + b, rtol=1e-6)
@@ -257,11 +257,11 @@ def test_allocated_outputs_are_kept_for_the_next_run() -> None:
     buffer = acl.create_data_buffer(0, 0)
     made = dataset(buffer)
     net.inputs[0].put(floats(4))
-    ok(acl.mdl.execute(net.id, net.given, made))
+    ok(acl.mdl.execute(net.id, net.input_dataset, made))
     address = acl.get_data_buffer_addr(buffer)
     x = floats(4)
     net.inputs[0].put(x)
-    ok(acl.mdl.execute(net.id, net.given, made))
+    ok(acl.mdl.execute(net.id, net.input_dataset, made))
     assert acl.get_data_buffer_addr(buffer) == address
     np.testing.assert_array_equal(read(address, np.float32, 4), np.maximum(x, 0))
 
@@ -281,15 +281,15 @@ def test_a_run_that_fails() -> None:
 def test_fixed_models_leave_no_description() -> None:
     net = Net("relu")
     net.run(floats(4))
-    assert acl.mdl.get_dataset_tensor_desc(net.made, 0) == 0
+    assert acl.mdl.get_dataset_tensor_desc(net.output_dataset, 0) == 0
 
 
 def test_an_attached_description_is_filled() -> None:
     net = Net("relu")
     attached = acl.create_tensor_desc(9, [1, 1], 0)
-    ok(acl.mdl.set_dataset_tensor_desc(net.made, attached, 0))
+    ok(acl.mdl.set_dataset_tensor_desc(net.output_dataset, attached, 0))
     net.run(floats(4))
-    found = acl.mdl.get_dataset_tensor_desc(net.made, 0)
+    found = acl.mdl.get_dataset_tensor_desc(net.output_dataset, 0)
     assert acl.get_tensor_desc_type(found) == 0
     assert [ok(acl.get_tensor_desc_dim_v2(found, i)) for i in range(acl.get_tensor_desc_num_dims(found))] == [4]
 
@@ -331,7 +331,7 @@ def exec_config() -> int:
 
 
 @pytest.mark.parametrize("timeout", [None, -1, 0, 5000])
-def test_execute_v2(timeout: int | None) -> None:
+def test_execute_v2_takes_its_configuration(timeout: int | None) -> None:
     net = Net("two")
     handle = exec_config()
     if timeout is not None:
@@ -341,7 +341,7 @@ def test_execute_v2(timeout: int | None) -> None:
     a, b = floats(2, 3), floats(3)
     for memory, array in zip(net.inputs, (a, b), strict=True):
         memory.put(array)
-    assert acl.mdl.execute_v2(net.id, net.given, net.made, stream, handle) == 0
+    assert acl.mdl.execute_v2(net.id, net.input_dataset, net.output_dataset, stream, handle) == 0
     np.testing.assert_allclose(net.output(0), a + b, rtol=1e-6)
     assert acl.mdl.destroy_exec_config_handle(handle) == 0
 
@@ -352,18 +352,18 @@ def test_execute_v2_times_out() -> None:
     ok(acl.mdl.set_exec_config_opt(handle, 0, 30))
     stream = ok(acl.rt.create_stream())
     with Hold(stream):
-        assert acl.mdl.execute_v2(net.id, net.given, net.made, stream, handle) == TIMEOUT
+        assert acl.mdl.execute_v2(net.id, net.input_dataset, net.output_dataset, stream, handle) == TIMEOUT
     ok(acl.rt.synchronize_stream(stream))
-    ok(acl.mdl.execute_v2(net.id, net.given, net.made, stream, handle))
+    ok(acl.mdl.execute_v2(net.id, net.input_dataset, net.output_dataset, stream, handle))
 
 
-def test_execute_v2_refusals() -> None:
+def test_execute_v2_refuses_what_execute_refuses() -> None:
     net, handle = Net("relu"), exec_config()
-    assert acl.mdl.execute_v2(99, net.given, net.made, 0, handle) == ID
-    assert acl.mdl.execute_v2(net.id, 0, net.made, 0, handle) == INVALID
-    assert acl.mdl.execute_v2(net.id, net.given, net.made, 0, 0) == INVALID
-    assert acl.mdl.execute_v2(net.id, dataset(), net.made, 0, handle) == PARAM
-    ok(acl.mdl.execute_v2(net.id, net.given, net.made, 0, handle))
+    assert acl.mdl.execute_v2(99, net.input_dataset, net.output_dataset, 0, handle) == ID
+    assert acl.mdl.execute_v2(net.id, 0, net.output_dataset, 0, handle) == INVALID
+    assert acl.mdl.execute_v2(net.id, net.input_dataset, net.output_dataset, 0, 0) == INVALID
+    assert acl.mdl.execute_v2(net.id, dataset(), net.output_dataset, 0, handle) == PARAM
+    ok(acl.mdl.execute_v2(net.id, net.input_dataset, net.output_dataset, 0, handle))
 
 
 @pytest.mark.parametrize(("attr", "value"), [(4, 0), (7, 0), (-1, 0), (0, -2), (1, -5)])
@@ -377,7 +377,7 @@ def test_exec_config_values_of_the_wrong_type(value: Any) -> None:
         acl.mdl.set_exec_config_opt(exec_config(), 0, value)
 
 
-def test_exec_config_handles() -> None:
+def test_configuration_handles_end_once() -> None:
     handle = exec_config()
     ok(acl.mdl.set_exec_config_opt(handle, 2, Memory(64).address))
     ok(acl.mdl.set_exec_config_opt(handle, 3, 64))
@@ -397,7 +397,7 @@ def test_one_dataset_in_many_threads() -> None:
 
     def work() -> None:
         ok(acl.rt.set_context(context))
-        codes.extend(acl.mdl.execute(net.id, net.given, net.made) for _ in range(40))
+        codes.extend(acl.mdl.execute(net.id, net.input_dataset, net.output_dataset) for _ in range(40))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for one in threads:

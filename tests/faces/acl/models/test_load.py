@@ -1,4 +1,4 @@
-"""acl.mdl: load, query, unload, configuration objects, bundles (reference section 5.1)."""
+"""acl.mdl: load, query, unload, configuration objects, bundles."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_ids_count_from_one_and_are_not_used_again() -> None:
     works(2)
 
 
-def test_from_memory(data: bytes) -> None:
+def test_a_model_is_loaded_from_memory(data: bytes) -> None:
     number, ret = acl.mdl.load_from_mem(host(data), len(data))
     assert (number, ret) == (1, 0)
     works(number)
@@ -92,7 +92,7 @@ def test_files_that_cannot_be_read(call: str, kind: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kept", [1, 100, 255, 256, 300, -1])
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_truncated(kept: int, where: str, data: bytes, tmp_path: Path) -> None:
+def test_a_truncated_model_is_refused(kept: int, where: str, data: bytes, tmp_path: Path) -> None:
     part = data[:kept]
     path = tmp_path / "cut.om"
     path.write_bytes(part)
@@ -103,7 +103,7 @@ def test_truncated(kept: int, where: str, data: bytes, tmp_path: Path) -> None:
     assert answers == ((0, DATA), (0, 0, DATA))
 
 
-def test_another_file(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "picture.om"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" * 1000)
     assert acl.mdl.load_from_file(str(path)) == (0, DATA)
@@ -124,7 +124,7 @@ def test_flipped_bytes_never_crash(seed: int, data: bytes, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("address", "size"), [(0, 100), (0, 0)])
-def test_null_memory(address: int, size: int) -> None:
+def test_a_null_address_is_refused(address: int, size: int) -> None:
     assert acl.mdl.load_from_mem(address, size) == (0, INVALID)
     assert acl.mdl.query_size_from_mem(address, size) == (0, 0, INVALID)
     assert acl.mdl.load_from_mem_with_mem(address, size, 0, 0, 0, 0) == (0, INVALID)
@@ -134,7 +134,7 @@ def test_memory_without_a_size(data: bytes) -> None:
     assert acl.mdl.load_from_mem(host(data), 0) == (0, INVALID)
 
 
-def test_before_init(data: bytes) -> None:
+def test_nothing_is_loaded_before_init(data: bytes) -> None:
     path = str(om("two"))
     ok(acl.finalize())
     assert acl.mdl.load_from_file(path)[1] == NOT_STARTED
@@ -142,7 +142,7 @@ def test_before_init(data: bytes) -> None:
     assert acl.mdl.query_size(path)[2] == NOT_STARTED
 
 
-def test_without_a_context() -> None:
+def test_nothing_is_loaded_without_a_context() -> None:
     path = str(om("two"))
     assert in_thread(lambda: acl.mdl.load_from_file(path)) == (0, NO_CONTEXT)
 
@@ -150,7 +150,7 @@ def test_without_a_context() -> None:
 # ---- sizes, and memory of the caller ---------------------------------------------------------------------------------
 
 
-def test_query_size(data: bytes) -> None:
+def test_the_sizes_of_a_model_are_known_before_it_is_loaded(data: bytes) -> None:
     work, weight, ret = acl.mdl.query_size(str(om("two")))
     assert ret == 0
     assert weight >= WEIGHT.nbytes
@@ -198,7 +198,7 @@ def test_memory_of_the_caller_that_was_freed() -> None:
 # ---- unload ----------------------------------------------------------------------------------------------------------
 
 
-def test_unload() -> None:
+def test_an_unloaded_model_is_gone_and_its_description_stays() -> None:
     net = Net("two")
     assert acl.mdl.unload(net.id) == 0
     assert acl.mdl.unload(net.id) == ID
@@ -241,7 +241,7 @@ def config(*rows: tuple[int, Any]) -> int:
 
 
 @pytest.mark.parametrize("kind", [FILE, FILE_MEM, MEM, MEM_MEM])
-def test_load_with_config(kind: int, data: bytes) -> None:
+def test_a_configuration_says_where_the_model_is(kind: int, data: bytes) -> None:
     path = str(om("two"))
     work, weight = ok(acl.mdl.query_size(path))
     rows: list[tuple[int, Any]] = [(0, 3), (1, kind)]
@@ -285,7 +285,7 @@ def test_config_values_out_of_range(attr: int, value: int) -> None:
 
 
 @pytest.mark.parametrize("priority", [0, 7])
-def test_config_priorities(priority: int) -> None:
+def test_priorities_of_the_configuration_are_accepted(priority: int) -> None:
     assert acl.mdl.set_config_opt(config(), 0, priority) == 0
 
 
@@ -295,7 +295,7 @@ def test_config_values_of_the_wrong_type(attr: int, value: Any) -> None:
         acl.mdl.set_config_opt(config(), attr, value)
 
 
-def test_config_handles() -> None:
+def test_configuration_handles_end_once() -> None:
     handle = config((1, FILE))
     assert acl.mdl.destroy_config_handle(handle) == 0
     assert acl.mdl.destroy_config_handle(handle) == STALE
@@ -323,7 +323,7 @@ def test_bundles_are_refused_by_name(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 77])
-def test_unknown_bundles(number: int) -> None:
+def test_unknown_bundles_are_refused(number: int) -> None:
     load("two")
     assert acl.mdl.bundle_get_model_num(number) == (0, 148053)
     assert acl.mdl.bundle_get_model_id(number, 0) == (0, 148053)

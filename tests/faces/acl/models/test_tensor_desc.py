@@ -1,4 +1,4 @@
-"""acl: tensor descriptions (reference sections 3.4 and 12.1)."""
+"""acl: tensor descriptions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def make(dims: list[int], data_type: int = FLOAT, layout: int = ND) -> int:
 
 
 @pytest.mark.parametrize(("data_type", "size"), SIZES.items())
-def test_element_sizes(data_type: int, size: int) -> None:
+def test_elements_have_the_sizes_of_the_manual(data_type: int, size: int) -> None:
     assert acl.data_type_size(data_type) == size
     assert acl.get_tensor_desc_size(make([3], data_type)) == 3 * size
 
@@ -82,7 +82,7 @@ def test_counts_are_products(dims: list[int], count: int) -> None:
     assert acl.destroy_tensor_desc(desc) is None
 
 
-def test_an_unknown_rank() -> None:
+def test_an_unknown_rank_has_no_size() -> None:
     desc = make([-2])
     assert acl.get_tensor_desc_num_dims(desc) == 0xFFFFFFFFFFFFFFFE
     assert acl.get_tensor_desc_element_count(desc) == 0
@@ -176,7 +176,7 @@ def test_a_shape_that_no_tensor_has_changes_nothing(call: str) -> None:
     assert acl.get_tensor_desc_size(desc) == 24
 
 
-def test_ranges_of_dims() -> None:
+def test_ranges_of_dims_are_kept() -> None:
     desc = make([-1, 3, -1])
     assert acl.get_tensor_desc_dim_range(desc, 0, 2) == (None, 100000)
     assert acl.set_tensor_shape_range(desc, [[1, 8], [3, 3], [0, -1]]) == 0
@@ -206,7 +206,7 @@ def test_ranges_of_a_wrong_type(ranges: Any) -> None:
             call(make([-1]), ranges)
 
 
-def test_ranges_of_values() -> None:
+def test_ranges_of_values_are_checked() -> None:
     desc = make([4])
     assert acl.set_tensor_value_range(desc, [[0, 255]]) == 0
     assert acl.set_tensor_value_range(desc, [[5, -1], [0, 0]]) == 0
@@ -215,7 +215,7 @@ def test_ranges_of_values() -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "", "a name", "图像/输入:0", "n" * 10_000])
-def test_names(name: str) -> None:
+def test_any_name_is_kept(name: str) -> None:
     desc = make([1])
     assert acl.get_tensor_desc_name(desc) == ""
     assert acl.set_tensor_desc_name(desc, name) is None
@@ -230,7 +230,7 @@ def test_names_that_are_none(name: Any) -> None:
         acl.set_tensor_dynamic_input(make([1]), name)
 
 
-def test_a_dynamic_input() -> None:
+def test_a_description_can_be_a_dynamic_input() -> None:
     assert acl.set_tensor_dynamic_input(make([1]), "x") == 0
 
 
@@ -266,7 +266,7 @@ def test_constants_are_checked() -> None:
     assert process().handles.get("tensor_desc", desc).constant is None
 
 
-def test_placement() -> None:
+def test_placements_are_checked() -> None:
     desc = make([1])
     for kind in (0, 1, 2):
         assert acl.set_tensor_place_ment(desc, kind) == 0

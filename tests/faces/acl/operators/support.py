@@ -49,10 +49,10 @@ def execute(op_type: str, inputs: list[Tensor], outputs: list[Tensor], attr: int
     """acl.op.execute_v2 over tensors; the code."""
     code: int = acl.op.execute_v2(
         op_type,
-        [one.desc for one in inputs],
-        [one.buffer for one in inputs],
-        [one.desc for one in outputs],
-        [one.buffer for one in outputs],
+        [tensor.desc for tensor in inputs],
+        [tensor.buffer for tensor in inputs],
+        [tensor.desc for tensor in outputs],
+        [tensor.buffer for tensor in outputs],
         attr,
         stream,
     )

@@ -1,4 +1,4 @@
-"""acl.blas: products of matrices and vectors; pyacl.md section 7."""
+"""acl.blas: products of matrices and vectors."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_natural_leading_dimensions_are_taken() -> None:
     assert case.gemm_ex((K + 1, -1, -1)) == 100000
 
 
-def test_hgemm_and_s8gemm() -> None:
+def test_hgemm_and_s8gemm_are_the_products_of_numpy() -> None:
     case = Case(np.float16, np.float16)
     a, b, c, alpha, beta = case.p
     ok(acl.blas.hgemm(0, 0, 0, M, N, K, alpha, a, -1, b, -1, beta, c, -1, 0, 0))
@@ -108,7 +108,7 @@ def test_hgemm_and_s8gemm() -> None:
     case.check()
 
 
-def test_vectors() -> None:
+def test_products_with_vectors_are_those_of_numpy() -> None:
     for kind, result in TYPES:
         case = Case(kind, result, n=1)
         a, x, y, alpha, beta = case.p
@@ -130,7 +130,7 @@ def test_vectors() -> None:
     [("gemm_ex", np.float16, np.float32, N), ("hgemm", np.float16, np.float16, N), ("s8gemm", np.int8, np.int32, N),
      ("gemv_ex", np.float16, np.float32, 1), ("hgemv", np.float16, np.float16, 1), ("s8gemv", np.int8, np.int32, 1)],
 )  # fmt: skip
-def test_handles(name: str, kind: Any, result: Any, n: int) -> None:
+def test_a_handle_computes_what_the_call_computes(name: str, kind: Any, result: Any, n: int) -> None:
     case = Case(kind, result, n=n)
     sizes = (0, 0, 0, M, N, K) if "gemm" in name else (0, M, K)
     numbers = case.numbers if name.endswith("_ex") else ()

@@ -1,4 +1,4 @@
-"""acl.op: finding and running single operators, attributes, shapes, kernels; pyacl.md section 6."""
+"""acl.op: finding and running single operators, attributes, shapes, kernels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_where_models_of_a_type_are_loaded_one_must_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type_", ["NoSuchOperator", "add", "../relu", "", "_lower"])
-def test_unknown_types(type_: str) -> None:
+def test_unknown_types_are_refused(type_: str) -> None:
     code = execute(type_, [Tensor(X)], [empty(np.int32, 3, 4)])
     assert code == (100000 if not type_ else 100024)
 
@@ -104,7 +104,7 @@ def test_set_model_dir_answers(tmp_path: Path) -> None:
     assert acl.op.set_model_dir(str(tmp_path / "good")) == 100002
 
 
-def test_load_from_memory(tmp_path: Path) -> None:
+def test_a_single_operator_is_loaded_from_memory(tmp_path: Path) -> None:
     data = compile_ops(tmp_path, [ADD])[0].read_bytes()
     assert acl.op.load(acl.util.bytes_to_ptr(data), 0) == 100000
     assert acl.op.load(0, len(data)) == 100000
@@ -170,7 +170,7 @@ def test_dynamic_outputs_tell_their_dims() -> None:
     np.testing.assert_array_equal(made.array((2, 2)), np.argwhere(x))
 
 
-def test_models_with_ranges(tmp_path: Path) -> None:
+def test_a_model_with_a_range_serves_the_shapes_inside(tmp_path: Path) -> None:
     rows = row("Relu", [("float", [-1, 4])], [("float", [-1, 4])])
     rows["input_desc"][0]["shape_range"] = [[1, 3]]
     compile_ops(tmp_path, [rows])
@@ -182,7 +182,7 @@ def test_models_with_ranges(tmp_path: Path) -> None:
     assert execute("Relu", [Tensor(np.zeros((5, 4), np.float32))], [empty(np.float32, 5, 4)]) == 100024
 
 
-def test_constants_of_descriptions() -> None:
+def test_constants_come_from_the_description() -> None:
     perm = np.array([1, 0], np.int32)
     const = acl.create_tensor_desc(3, [2], 2)
     ok(acl.set_tensor_const(const, acl.util.bytes_to_ptr(perm.tobytes()), perm.nbytes))
@@ -191,7 +191,7 @@ def test_constants_of_descriptions() -> None:
     np.testing.assert_array_equal(made.array(), X.T)
 
 
-def test_absent_optional_inputs() -> None:
+def test_optional_inputs_may_be_absent() -> None:
     x = np.random.default_rng(1).standard_normal((1, 4, 2, 2)).astype(np.float32)
     absent, null = acl.create_tensor_desc(-1, [], -1), acl.create_data_buffer(0, 0)
     attr = acl.op.create_attr()
@@ -236,7 +236,7 @@ def test_handles_run_again_and_again() -> None:
     assert acl.op.create_handle("NoSuchOperator", [one.desc], [made.desc], 0) == (0, 100024)
 
 
-def test_cast() -> None:
+def test_cast_rounds_as_numpy_does() -> None:
     x = np.array([1.5, -2.5, 6.1e-5], np.float32)
     one, made = Tensor(x), empty(np.float16, 3)
     ok(acl.op.cast(one.desc, one.buffer, made.desc, made.buffer, 0, 0))
@@ -297,7 +297,7 @@ def infer(op_type: str, inputs: list[Tensor], outputs: int, buffers: list[int] |
     return [[ok(acl.get_tensor_desc_dim_v2(one, i)) for i in range(acl.get_tensor_desc_num_dims(one))] for one in descs]
 
 
-def test_infer_shape() -> None:
+def test_shapes_are_inferred_from_shapes_and_values() -> None:
     assert infer("Add", [Tensor(X), Tensor(X[:1])], 1) == [[3, 4]]
     shape = Tensor(np.array([2, 6], np.int64))
     assert infer("Reshape", [Tensor(X), shape], 1) == [[2, 6]]
@@ -312,7 +312,7 @@ def test_infer_shape_of_what_only_a_run_tells() -> None:
     assert acl.get_tensor_desc_type(desc) == 9
 
 
-def test_infer_shape_answers() -> None:
+def test_unknown_operators_and_wrong_counts_cannot_be_inferred() -> None:
     x, desc = Tensor(X), acl.create_tensor_desc(0, [], 2)
     assert acl.op.infer_shape("NoSuchOperator", [x.desc], [x.buffer], 1, [desc], 0) == 100024
     assert acl.op.infer_shape("Add", [x.desc, x.desc], [x.buffer] * 2, 2, [desc], 0) == 100000
@@ -351,7 +351,7 @@ def test_a_selector_chooses_and_the_built_in_meaning_runs() -> None:
     assert acl.op.set_kernel_args(seen[1], "k0", 1, 0, 0) != 0  # the description lived inside the selector only
 
 
-def test_kernel_answers() -> None:
+def test_kernels_are_registered_once_and_before_use() -> None:
     assert acl.op.update_params("mine", [], [], 0) == 100028
     ok(acl.op.register_compile_func("mine", lambda *_: 0))
     assert acl.op.register_compile_func("mine", lambda *_: 0) == 100030

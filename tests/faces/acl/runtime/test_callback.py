@@ -1,4 +1,4 @@
-"""Callbacks of streams: subscribe, launch, process, unsubscribe (reference sections 1.5, 4.5 and 16)."""
+"""Callbacks of streams: subscribe, launch, process, unsubscribe."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_block_type(block: int, stream: int) -> None:
     assert acl.rt.launch_callback(print, None, block, stream) == INVALID_PARAM
 
 
-def test_wrong_streams(stream: int) -> None:
+def test_callbacks_refuse_unknown_streams_and_those_of_other_contexts(stream: int) -> None:
     assert acl.rt.subscribe_report(1, 0x1234) == 107000
     assert acl.rt.launch_callback(print, None, 0, 0x1234) == 107000
     ok(acl.rt.create_context(0))
@@ -86,7 +86,7 @@ def test_process_report_in_a_thread_without_subscription() -> None:
     assert time.monotonic() - start < 5, "it answers at once; the program loops"
 
 
-def test_nothing_came(stream: int) -> None:
+def test_process_report_ends_after_its_timeout(stream: int) -> None:
     ok(acl.rt.subscribe_report(threading.get_ident(), stream))
     start = time.monotonic()
     assert acl.rt.process_report(40) == REPORT_TIMEOUT
@@ -218,7 +218,7 @@ def test_synchronize_takes_the_time_of_the_callback(stream: int) -> None:
     assert min(lags) < 0.01  # the best of five: the machine may be busy
 
 
-def test_default_stream() -> None:
+def test_the_default_stream_takes_callbacks() -> None:
     seen: list[str] = []
     with Reporter() as reporter:
         ok(acl.rt.subscribe_report(reporter.tid, 0))

@@ -1,4 +1,4 @@
-"""Contexts (reference sections 2 and 4.2)."""
+"""Contexts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_one_context_in_several_threads() -> None:
     assert in_thread(acl.rt.get_context) == (0, NO_CONTEXT)
 
 
-def test_destroyed_context() -> None:
+def test_a_destroyed_context_is_current_nowhere_and_refused() -> None:
     context = ok(acl.rt.create_context(0))
     stream = ok(acl.rt.create_stream())
     ok(acl.rt.destroy_context(context))
@@ -114,13 +114,13 @@ def test_destroying_it_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0x1234, 2**64 - 1, 1])
-def test_unknown_handle(wrong: int) -> None:
+def test_an_unknown_context_is_refused(wrong: int) -> None:
     assert acl.rt.set_context(wrong) == BAD_VALUE
     assert acl.rt.destroy_context(wrong) == BAD_VALUE
     assert hex(wrong) in message()
 
 
-def test_null() -> None:
+def test_a_null_context_is_refused() -> None:
     assert acl.rt.set_context(0) == INVALID_PARAM
     assert acl.rt.destroy_context(0) == INVALID_PARAM
     assert "null" in message()

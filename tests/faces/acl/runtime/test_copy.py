@@ -1,4 +1,4 @@
-"""acl.rt: copies, fills, words and reductions, at once and in stream order (reference 4.5 and 4.7)."""
+"""acl.rt: copies, fills, words and reductions, at once and in stream order."""
 
 from __future__ import annotations
 

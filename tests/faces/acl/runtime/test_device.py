@@ -1,4 +1,4 @@
-"""Devices (reference sections 2, 4.1, 12.7, 12.9)."""
+"""Devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def started(fresh: None) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 2, 2**31 - 1, -(2**31)])
-def test_unknown_device(index: int, started: None) -> None:
+def test_an_unknown_device_is_refused(index: int, started: None) -> None:
     assert acl.rt.set_device(index) == BAD_DEVICE
     assert str(index) in message()
     assert acl.rt.reset_device(index) == BAD_DEVICE
@@ -133,7 +133,9 @@ def test_reset_while_a_stream_is_busy_does_not_wait(started: None) -> None:
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("setting", "count"), [("1", 1), ("16", 16), ("host:3", 3), ("host,host,host", 3)])
-def test_device_count(setting: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_number_of_devices(
+    setting: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOFTNPU_DEVICES", setting)
     assert acl.rt.get_device_count() == (count, 0)
     ok(acl.init())
@@ -144,14 +146,14 @@ def test_device_count(setting: str, count: int, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("setting", "mode"), [("host", 1), ("device", 0)])
-def test_run_mode(setting: str, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_run_mode(setting: str, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNPU_RUN_MODE", setting)
     assert acl.rt.get_run_mode() == (mode, 0)
 
 
 @pytest.mark.usefixtures("runtime")
-def test_device_info() -> None:
-    # AI CPUs, AI cores, cube cores, vector cores, memory, L2 of Ascend910B3 (section 15).
+def test_device_info_has_the_numbers_of_the_chip() -> None:
+    # AI CPUs, AI cores, cube cores, vector cores, memory, L2 of Ascend910B3.
     expected = {1: 6, 101: 20, 102: 20, 201: 40, 301: 64 << 30, 302: 192 << 20, 402: 1, 501: 0}
     for attribute, value in expected.items():
         assert acl.rt.get_device_info(1, attribute) == (value, 0), attribute
@@ -160,7 +162,7 @@ def test_device_info() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_small_facts() -> None:
+def test_priorities_status_and_capabilities_of_a_device_are_known() -> None:
     assert acl.rt.device_get_stream_priority_range() == (7, 0, 0)
     assert acl.rt.query_device_status(0) == (0, 0)
     assert acl.rt.device_get_bare_tgid() == (os.getpid(), 0)
@@ -175,7 +177,7 @@ def test_small_facts() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_uuid() -> None:
+def test_every_device_has_a_uuid_of_its_own() -> None:
     first, second = (ok(acl.rt.device_get_uuid(index))["bytes"] for index in (0, 1))
     assert len(first) == len(second) == 16
     assert all(type(byte) is int and 0 <= byte <= 255 for byte in first)
@@ -184,7 +186,7 @@ def test_uuid() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_ids() -> None:
+def test_user_logic_and_physical_numbers_are_translated() -> None:
     for function in (
         acl.rt.get_logic_dev_id_by_user_dev_id,
         acl.rt.get_user_dev_id_by_logic_dev_id,
@@ -196,13 +198,13 @@ def test_ids() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_topology() -> None:
+def test_devices_are_joined_by_hccs() -> None:
     assert acl.rt.get_devices_topo(0, 1) == (1, 0)  # HCCS
     assert acl.rt.get_devices_topo(0, 2) == (0, BAD_DEVICE)
 
 
 @pytest.mark.usefixtures("runtime")
-def test_task_scheduler() -> None:
+def test_only_task_schedulers_that_exist_can_be_set() -> None:
     assert [acl.rt.set_ts_device(number) for number in (0, 1)] == [0, 0]
     assert acl.rt.set_ts_device(2) == INVALID_PARAM
 
@@ -211,7 +213,7 @@ def test_task_scheduler() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_saturation_mode() -> None:
+def test_the_saturation_mode_is_kept_and_checked() -> None:
     for mode in (0, 1):
         ok(acl.rt.set_device_sat_mode(mode))
         assert acl.rt.get_device_sat_mode() == (mode, 0)
@@ -220,7 +222,7 @@ def test_saturation_mode() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_overflow_status() -> None:
+def test_the_overflow_status_needs_64_bytes() -> None:
     pointer = ok(acl.rt.malloc(64, 0))
     ok(acl.rt.memset(pointer, 64, 0xFF, 64))
     assert acl.rt.get_overflow_status(pointer, 32, 0) != 0, "64 bytes are needed"
@@ -232,7 +234,7 @@ def test_overflow_status() -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_core_limits() -> None:
+def test_every_device_has_core_limits_of_its_own() -> None:
     assert [acl.rt.get_device_res_limit(0, kind) for kind in (0, 1)] == [(20, 0), (40, 0)]
     ok(acl.rt.set_device_res_limit(0, 1, 8))
     assert [acl.rt.get_device_res_limit(0, kind) for kind in (0, 1)] == [(20, 0), (8, 0)]
@@ -245,7 +247,7 @@ def test_core_limits() -> None:
     assert acl.rt.get_device_res_limit(0, 1) == (40, 0)
 
 
-def test_device_limits(started: None) -> None:
+def test_device_limits_have_defaults_and_can_be_set(started: None) -> None:
     defaults = [1152, 1024, 32768, 32768, 2 << 20]
     assert [ok(acl.rt.device_get_limit(limit)) for limit in range(5)] == defaults
     ok(acl.rt.device_set_limit(2, 65536))
@@ -255,7 +257,7 @@ def test_device_limits(started: None) -> None:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_peer_access() -> None:
+def test_peer_access_is_between_two_devices() -> None:
     assert acl.rt.device_can_access_peer(0, 1) == (1, 0)
     assert acl.rt.device_can_access_peer(1, 1) == (0, INVALID_PARAM)
     assert acl.rt.device_can_access_peer(0, 2) == (0, BAD_DEVICE)

@@ -1,4 +1,4 @@
-"""Events: marks in streams, waits, times (reference sections 4.4 and 12.6)."""
+"""Events: marks in streams, waits, times."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_create_and_destroy(event: int) -> None:
     assert acl.rt.query_event_status(event) == (0, BAD_VALUE)
 
 
-def test_flags() -> None:
+def test_flags_of_events_are_checked() -> None:
     for flag in (0x1, 0x2, 0x8, 0x10, 0x20, 0x40, 0x9):
         ok(acl.rt.destroy_event(ok(acl.rt.create_event_with_flag(flag))))
         ok(acl.rt.destroy_event(ok(acl.rt.create_event_ex_with_flag(flag))))
@@ -74,7 +74,7 @@ def test_limit_of_the_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     ok(acl.rt.create_event())
 
 
-def test_numbers_differ(event: int) -> None:
+def test_events_have_different_numbers(event: int) -> None:
     other = ok(acl.rt.create_event())
     assert ok(acl.rt.get_event_id(event)) != ok(acl.rt.get_event_id(other))
 
@@ -99,7 +99,7 @@ def test_two_threads_destroy_one_event() -> None:
     assert ok(acl.rt.get_event_avail_num()) == before
 
 
-def test_context(event: int) -> None:
+def test_an_event_stays_in_its_context(event: int) -> None:
     ok(acl.rt.create_context(0))
     other = ok(acl.rt.create_stream())
     assert acl.rt.record_event(event, other) == OTHER_CONTEXT
@@ -182,7 +182,7 @@ def test_only_flagged_events_can_be_reset(event: int, stream: int) -> None:
         assert acl.rt.reset_event(other, stream) != 0
 
 
-def test_reset(stream: int) -> None:
+def test_a_reset_event_has_no_time(stream: int) -> None:
     event = ok(acl.rt.create_event_with_flag(TIME_LINE))
     ok(acl.rt.record_event(event, stream))
     ok(acl.rt.synchronize_stream(stream))
@@ -272,7 +272,7 @@ def test_wait_status_after_a_failure_that_stops_the_stream(event: int, stream: i
         assert acl.rt.query_event_wait_status(event) == (0, 0)
 
 
-def test_wait_timeout(event: int, stream: int) -> None:
+def test_a_wait_for_an_event_ends_after_its_timeout(event: int, stream: int) -> None:
     other = ok(acl.rt.create_stream())
     ok(acl.rt.set_op_wait_timeout(1))
     with Hold(stream):
@@ -289,7 +289,7 @@ def test_wait_timeout(event: int, stream: int) -> None:
 # ---- times -------------------------------------------------------------------------------------------------------------
 
 
-def test_elapsed_time(stream: int) -> None:
+def test_the_elapsed_time_is_that_between_two_records(stream: int) -> None:
     start, end = ok(acl.rt.create_event()), ok(acl.rt.create_event())
     hold = Hold(stream)
     ok(acl.rt.record_event(start, stream))

@@ -1,4 +1,4 @@
-"""acl.rt: allocation. Sizes, alignment, capacity and codes are those of the reference, section 4.6."""
+"""acl.rt: allocation: sizes, alignment, capacity and codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifies inside one process (reference section 4.9; between processes: test_sharing.py)."""
+"""Notifies inside one process (between processes: test_sharing.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_create_and_destroy(notify: int) -> None:
     assert acl.rt.create_notify(2) == (0, INVALID_PARAM)
 
 
-def test_none_left() -> None:
+def test_the_number_of_notifies_is_limited() -> None:
     made = []
     while (answer := acl.rt.create_notify(0))[1] == 0:
         made.append(answer[0])
@@ -74,7 +74,7 @@ def test_recording_twice_counts_once(notify: int, stream: int) -> None:
     ok(acl.rt.synchronize_stream_with_timeout(stream, 20_000))
 
 
-def test_batch_reset(notify: int, stream: int) -> None:
+def test_several_notifies_are_reset_at_once(notify: int, stream: int) -> None:
     other = ok(acl.rt.create_notify(0))
     for one in (notify, other):
         ok(acl.rt.record_notify(one, stream))
@@ -138,7 +138,7 @@ def test_a_waiting_stream_can_be_destroyed_by_force(notify: int, stream: int) ->
     assert in_thread(lambda: acl.rt.destroy_stream_force(stream)) == 0
 
 
-def test_across_devices(notify: int, stream: int) -> None:
+def test_a_notify_is_recorded_from_another_device(notify: int, stream: int) -> None:
     ok(acl.rt.wait_and_reset_notify(notify, stream, 0))
     context = ok(acl.rt.get_context())
     ok(acl.rt.set_device(1))

@@ -1,4 +1,4 @@
-"""Virtual addresses, and memory and notifies that several processes share (reference 4.8 and 4.9)."""
+"""Virtual addresses, and memory and notifies that several processes share."""
 
 from __future__ import annotations
 

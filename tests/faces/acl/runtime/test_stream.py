@@ -1,4 +1,4 @@
-"""Streams: life, order, waiting, failures, attributes (reference sections 2, 4.3, 12.6)."""
+"""Streams: life, order, waiting, failures, attributes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_create_and_destroy() -> None:
     assert acl.rt.synchronize_stream(stream) == BAD_VALUE
 
 
-def test_null_and_unknown() -> None:
+def test_null_unknown_and_other_handles_are_no_streams() -> None:
     assert acl.rt.destroy_stream(0) == INVALID_PARAM, "0 is the default stream, which cannot be destroyed"
     assert acl.rt.destroy_stream_force(0) == INVALID_PARAM
     assert acl.rt.destroy_stream(0x1234) == BAD_VALUE
@@ -141,7 +141,7 @@ def test_priority_is_clamped(priority: int, kept: int) -> None:
     ok(acl.rt.synchronize_stream(stream))
 
 
-def test_flags() -> None:
+def test_flags_of_streams_are_checked() -> None:
     for flag in (0x1, 0x2, 0x4, 0x8, 0x10, 0x20, 0x3F):
         ok(acl.rt.destroy_stream(ok(acl.rt.create_stream_with_config(0, flag))))
     assert acl.rt.create_stream_with_config(0, 0x40) == (0, INVALID_PARAM)
@@ -171,7 +171,7 @@ def test_streams_run_beside_each_other() -> None:
     assert acl.rt.stream_query(slow) == (0, 0)
 
 
-def test_default_stream() -> None:
+def test_the_default_stream_works_in_order() -> None:
     pointer = word()
     with Hold(0):
         ok(acl.rt.value_write(pointer, 1, 0, 0))
@@ -232,7 +232,7 @@ def test_many_threads_one_stream() -> None:
     assert not failures and [value(pointer) for pointer in pointers] == [300] * 4
 
 
-def test_abort() -> None:
+def test_an_aborted_stream_drops_its_tasks() -> None:
     stream, pointer = ok(acl.rt.create_stream()), word()
     hold = Hold(stream)
     event = ok(acl.rt.create_event())
@@ -278,7 +278,7 @@ def test_failures_stay_with_their_stream() -> None:
     assert acl.rt.synchronize_stream(bad) == NOT_SUPPORTED
 
 
-def test_stop_on_failure() -> None:
+def test_a_stream_that_stops_on_failure_runs_nothing_more() -> None:
     stream, other, pointer = ok(acl.rt.create_stream()), ok(acl.rt.create_stream()), word()
     event = ok(acl.rt.create_event())
     ok(acl.rt.set_stream_failure_mode(stream, 1))
@@ -383,7 +383,7 @@ def test_calls_from_destructors_at_any_moment() -> None:
 # ---- attributes --------------------------------------------------------------------------------------------------------
 
 
-def test_overflow_switch() -> None:
+def test_the_overflow_switch_is_kept_and_checked() -> None:
     stream = ok(acl.rt.create_stream())
     assert acl.rt.get_stream_overflow_switch(stream) == (0, 0)
     ok(acl.rt.set_stream_overflow_switch(stream, 1))
@@ -392,7 +392,7 @@ def test_overflow_switch() -> None:
     assert acl.rt.set_stream_overflow_switch(stream, 2) == INVALID_PARAM
 
 
-def test_attributes() -> None:
+def test_attributes_of_streams_are_kept_and_checked() -> None:
     stream = ok(acl.rt.create_stream())
     for kind, key, number in ((1, "failureMode", 1), (2, "overflowSwitch", 1), (3, "userCustomTag", 77)):
         assert ok(acl.rt.get_stream_attribute(stream, kind)) == {key: 0}
@@ -404,7 +404,7 @@ def test_attributes() -> None:
     assert acl.rt.set_stream_attribute(stream, 0, {"reserved": []}) == INVALID_PARAM
 
 
-def test_core_limits() -> None:
+def test_a_stream_has_the_limits_of_its_device_until_it_has_its_own() -> None:
     stream = ok(acl.rt.create_stream())
     assert acl.rt.get_stream_res_limit(stream, 1) == (40, 0)
     ok(acl.rt.set_device_res_limit(0, 1, 30))

@@ -1,4 +1,4 @@
-"""acl.util.start_thread and stop_thread (reference section 10)."""
+"""acl.util.start_thread and stop_thread."""
 
 from __future__ import annotations
 

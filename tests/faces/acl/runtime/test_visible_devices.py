@@ -1,4 +1,4 @@
-"""ASCEND_RT_VISIBLE_DEVICES (pyACL guide, chapter 3.4; reference section 2)."""
+"""ASCEND_RT_VISIBLE_DEVICES (pyACL guide, chapter 3.4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ pytestmark = pytest.mark.usefixtures("fresh")
         ("9" * 5000, []),
     ],
 )
-def test_list(value: str | None, physical: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_chooses_and_orders_devices(
+    value: str | None, physical: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOFTNPU_DEVICES", "8")
     if value is not None:
         monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", value)

@@ -37,12 +37,12 @@ def main(backend: str | None = "hccl", seconds: int = 60) -> None:
     torch.npu.set_device(RANK)
     dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
     results = {}
-    for one in CHECKS:
+    for check in CHECKS:
         try:
-            one()
-            results[one.__name__] = "ok"
+            check()
+            results[check.__name__] = "ok"
         except Exception:
-            results[one.__name__] = traceback.format_exc()
+            results[check.__name__] = traceback.format_exc()
             break
     print("RESULTS " + json.dumps(results), flush=True)
     dist.destroy_process_group()

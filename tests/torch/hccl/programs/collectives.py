@@ -30,13 +30,13 @@ def values(rank: int, dtype: torch.dtype = torch.float32, count: int = 6) -> tor
     return (torch.arange(count) % 3 + rank + 1).to(dtype)
 
 
-def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
-    assert found.device.type == "npu", found.device
-    found = found.cpu()
-    assert found.dtype == wanted.dtype and found.shape == wanted.shape, (found, wanted)
-    assert bytes(found.contiguous().view(torch.uint8).flatten().tolist()) == bytes(
+def same(result: torch.Tensor, wanted: torch.Tensor) -> None:
+    assert result.device.type == "npu", result.device
+    result = result.cpu()
+    assert result.dtype == wanted.dtype and result.shape == wanted.shape, (result, wanted)
+    assert bytes(result.contiguous().view(torch.uint8).flatten().tolist()) == bytes(
         wanted.contiguous().view(torch.uint8).flatten().tolist()
-    ), (found, wanted)
+    ), (result, wanted)
 
 
 def reduced(op: object, dtype: torch.dtype) -> torch.Tensor:
@@ -308,8 +308,8 @@ def coalesced() -> None:
 @check
 def futures_and_forgotten_works() -> None:
     x = values(RANK).npu()
-    found = dist.all_reduce(x, async_op=True).get_future().then(lambda future: future.value()[0] * 2).wait()
-    same(found, reduced(OP.SUM, torch.float32) * 2)
+    result = dist.all_reduce(x, async_op=True).get_future().then(lambda future: future.value()[0] * 2).wait()
+    same(result, reduced(OP.SUM, torch.float32) * 2)
     for _ in range(20):  # nobody keeps the tensors, nobody waits
         dist.all_reduce(torch.ones(100_000).npu(), async_op=True)
     work = dist.all_reduce(x, OP.AVG, async_op=True)
@@ -332,18 +332,18 @@ def empty_tensors_and_barriers() -> None:
 
 @check
 def objects() -> None:
-    found = [None] * SIZE
-    dist.all_gather_object(found, {"rank": RANK, "text": "a" * (RANK * 1000)})
-    assert [one["rank"] for one in found] == list(range(SIZE)) and len(found[1]["text"]) == 1000
+    gathered = [None] * SIZE
+    dist.all_gather_object(gathered, {"rank": RANK, "text": "a" * (RANK * 1000)})
+    assert [entry["rank"] for entry in gathered] == list(range(SIZE)) and len(gathered[1]["text"]) == 1000
     words = ["first", 2] if RANK == 0 else [None, None]
     dist.broadcast_object_list(words, 0)
     assert words == ["first", 2]
     gathered = [None] * SIZE if RANK == 0 else None
     dist.gather_object(RANK, gathered, 0)
     assert gathered == (list(range(SIZE)) if RANK == 0 else None)
-    one = [None]
-    dist.scatter_object_list(one, list(range(SIZE)) if RANK == 0 else None, 0)
-    assert one == [RANK]
+    entry = [None]
+    dist.scatter_object_list(entry, list(range(SIZE)) if RANK == 0 else None, 0)
+    assert entry == [RANK]
 
 
 @check

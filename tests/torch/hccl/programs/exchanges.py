@@ -19,8 +19,8 @@ def rand(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
-def close(found: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
-    torch.testing.assert_close(found.cpu().float(), wanted.float(), rtol=limit, atol=limit)
+def close(result: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
+    torch.testing.assert_close(result.cpu().float(), wanted.float(), rtol=limit, atol=limit)
 
 
 def counts(source: int, target: int) -> list[int]:
@@ -29,11 +29,11 @@ def counts(source: int, target: int) -> list[int]:
 
 
 def sent(rank: int) -> list[int]:
-    return [one for target in range(SIZE) for one in counts(rank, target)]
+    return [count for target in range(SIZE) for count in counts(rank, target)]
 
 
 def received(rank: int) -> list[int]:
-    return [one for source in range(SIZE) for one in counts(source, rank)]
+    return [count for source in range(SIZE) for count in counts(source, rank)]
 
 
 def rows_of(rank: int) -> Tensor:
@@ -54,19 +54,19 @@ def piece(source: int, target: int, expert: int) -> Tensor:
 def rows_to_experts() -> None:
     wanted = [torch.cat([piece(source, RANK, expert) for source in range(SIZE)]) for expert in range(LOCAL)]
     products = torch.cat([part @ matrices(RANK)[expert] for expert, part in enumerate(wanted)])
-    given = (rows_of(RANK).npu(), matrices(RANK).npu(), name(), SIZE, sent(RANK), received(RANK))
+    arguments = (rows_of(RANK).npu(), matrices(RANK).npu(), name(), SIZE, sent(RANK), received(RANK))
     mm_x, mm_weight = rand(3, 2, seed=1), rand(5, 2, seed=2)
-    found, shared, moved = ops.npu_alltoallv_gmm(
-        *given, mm_x=mm_x.npu(), mm_weight=mm_weight.npu(), trans_mm_weight=True, permute_out_flag=True
+    result, shared, moved = ops.npu_alltoallv_gmm(
+        *arguments, mm_x=mm_x.npu(), mm_weight=mm_weight.npu(), trans_mm_weight=True, permute_out_flag=True
     )
-    close(found, products)
+    close(result, products)
     close(moved, torch.cat(wanted))
     close(shared, mm_x @ mm_weight.t())
     turned = matrices(RANK).transpose(1, 2).contiguous().npu()
-    found, shared, moved = ops.npu_alltoallv_gmm(given[0], turned, *given[2:], trans_gmm_weight=True)
-    close(found, products)
+    result, shared, moved = ops.npu_alltoallv_gmm(arguments[0], turned, *arguments[2:], trans_gmm_weight=True)
+    close(result, products)
     assert shared.numel() == 0 and moved.numel() == 0
-    half = ops.npu_alltoallv_gmm(given[0].bfloat16(), given[1].bfloat16(), *given[2:])[0]
+    half = ops.npu_alltoallv_gmm(arguments[0].bfloat16(), arguments[1].bfloat16(), *arguments[2:])[0]
     assert half.dtype == torch.bfloat16
     close(half, products, 0.1)
 
@@ -74,9 +74,9 @@ def rows_to_experts() -> None:
 @check
 def experts_to_rows_is_the_way_back() -> None:
     x = torch.cat([piece(source, RANK, expert) for expert in range(LOCAL) for source in range(SIZE)])
-    found, shared = ops.npu_gmm_alltoallv(x.npu(), matrices(RANK).npu(), name(), SIZE, received(RANK), sent(RANK))
+    result, shared = ops.npu_gmm_alltoallv(x.npu(), matrices(RANK).npu(), name(), SIZE, received(RANK), sent(RANK))
     wanted = [piece(RANK, target, e) @ matrices(target)[e] for target in range(SIZE) for e in range(LOCAL)]
-    close(found, torch.cat(wanted))
+    close(result, torch.cat(wanted))
     assert shared.numel() == 0
 
 
@@ -85,9 +85,9 @@ def exchange_before_and_after_a_product() -> None:
     x1, x2, bias = rand(ROWS, INNER, seed=RANK), rand(INNER * SIZE, COLUMNS, seed=9), rand(COLUMNS, seed=3)
     mine = slice(RANK * ROWS // SIZE, (RANK + 1) * ROWS // SIZE)
     whole = torch.cat([rand(ROWS, INNER, seed=rank)[mine] for rank in range(SIZE)], 1)
-    found, moved = ops.npu_all_to_all_matmul(x1.npu(), x2.npu(), name(), SIZE, bias.npu(), [-2, -1])
+    result, moved = ops.npu_all_to_all_matmul(x1.npu(), x2.npu(), name(), SIZE, bias.npu(), [-2, -1])
     close(moved, whole)
-    close(found, whole @ x2 + bias)
+    close(result, whole @ x2 + bias)
     assert ops.npu_all_to_all_matmul(x1.npu(), x2.npu(), name(), SIZE, all2all_out_flag=False)[1].numel() == 0
     small = x2[:INNER]
     columns = slice(RANK * COLUMNS // SIZE, (RANK + 1) * COLUMNS // SIZE)
@@ -97,12 +97,12 @@ def exchange_before_and_after_a_product() -> None:
 
 def quantised(rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """int8 factors, a scale for each row of the first and each column of the second."""
-    made = torch.Generator().manual_seed(rank)
+    generator = torch.Generator().manual_seed(rank)
     return (
-        torch.randint(-128, 128, (ROWS, INNER), generator=made, dtype=torch.int8),
-        torch.randint(-128, 128, (INNER, COLUMNS), generator=made, dtype=torch.int8),
-        torch.rand(ROWS, generator=made) / 100,
-        torch.rand(COLUMNS, generator=made) / 100,
+        torch.randint(-128, 128, (ROWS, INNER), generator=generator, dtype=torch.int8),
+        torch.randint(-128, 128, (INNER, COLUMNS), generator=generator, dtype=torch.int8),
+        torch.rand(ROWS, generator=generator) / 100,
+        torch.rand(COLUMNS, generator=generator) / 100,
     )
 
 
@@ -113,13 +113,13 @@ def dequantised(rank: int) -> tuple[Tensor, Tensor]:
 
 @check
 def quantised_products() -> None:
-    x1, x2, s1, s2 = (one.npu() for one in quantised(RANK))
+    x1, x2, s1, s2 = (tensor.npu() for tensor in quantised(RANK))
     bias = rand(COLUMNS, seed=4)
     scales = {"x1_scale": s1, "x2_scale": s2}
     whole = torch.cat([dequantised(rank)[0] for rank in range(SIZE)])
-    found, gathered, top = ops.npu_all_gather_quant_mm(x1, x2, name(), SIZE, bias=bias.npu(), y_dtype=5, **scales)
-    assert found.dtype == torch.float16 and gathered.dtype == torch.int8 and top.numel() == 0
-    close(found, whole @ dequantised(RANK)[1] + bias, 1e-2)
+    result, gathered, top = ops.npu_all_gather_quant_mm(x1, x2, name(), SIZE, bias=bias.npu(), y_dtype=5, **scales)
+    assert result.dtype == torch.float16 and gathered.dtype == torch.int8 and top.numel() == 0
+    close(result, whole @ dequantised(RANK)[1] + bias, 1e-2)
     total = sum(a @ b for a, b in map(dequantised, range(SIZE)))
     close(ops.npu_quant_mm_reduce_scatter(x1, x2, name(), SIZE, **scales)[0], total.chunk(SIZE)[RANK])
     columns = slice(RANK * COLUMNS // SIZE, (RANK + 1) * COLUMNS // SIZE)
@@ -131,19 +131,21 @@ def quantised_products() -> None:
 def exchange_then_quantise() -> None:
     _, _, _, s2 = quantised(RANK)
     x1 = rand(ROWS, INNER, seed=RANK).bfloat16()
-    made = torch.Generator().manual_seed(7)
-    x2 = torch.randint(-128, 128, (INNER * SIZE, COLUMNS), generator=made, dtype=torch.int8)
+    generator = torch.Generator().manual_seed(7)
+    x2 = torch.randint(-128, 128, (INNER * SIZE, COLUMNS), generator=generator, dtype=torch.int8)
     mine = slice(RANK * ROWS // SIZE, (RANK + 1) * ROWS // SIZE)
     whole = torch.cat([rand(ROWS, INNER, seed=rank).bfloat16()[mine] for rank in range(SIZE)], 1)
-    found, moved = ops.npu_all_to_all_quant_matmul(x1.npu(), x2.npu(), name(), SIZE, x2_scale=s2.npu(), x1_quant_mode=7)
+    result, moved = ops.npu_all_to_all_quant_matmul(
+        x1.npu(), x2.npu(), name(), SIZE, x2_scale=s2.npu(), x1_quant_mode=7
+    )
     close(moved, whole, 0)
     step = whole.double().abs().amax(1, keepdim=True) / 127
-    close(found, torch.round(whole.double() / step) * step @ (x2.double() * s2), 1e-4)
+    close(result, torch.round(whole.double() / step) * step @ (x2.double() * s2), 1e-4)
 
 
 @check
 def bad_arguments() -> None:
-    x1, x2, s1, s2 = (one.npu() for one in quantised(RANK))
+    x1, x2, s1, s2 = (tensor.npu() for tensor in quantised(RANK))
     plain = x1.float()
     refused(
         "all2all_axes must be",

@@ -22,9 +22,9 @@ def rand(*shape: int, seed: int) -> Tensor:
 
 def tokens(rank: int, count: int = TOKENS) -> tuple[Tensor, Tensor, Tensor]:
     """x, the experts of each token (all different), their weights."""
-    made = torch.Generator().manual_seed(100 + rank)
-    ids = torch.stack([torch.randperm(EXPERTS, generator=made)[:CHOICES] for _ in range(count)]).to(torch.int32)
-    return rand(count, WIDTH, seed=rank), ids, torch.rand(count, CHOICES, generator=made)
+    generator = torch.Generator().manual_seed(100 + rank)
+    ids = torch.stack([torch.randperm(EXPERTS, generator=generator)[:CHOICES] for _ in range(count)]).to(torch.int32)
+    return rand(count, WIDTH, seed=rank), ids, torch.rand(count, CHOICES, generator=generator)
 
 
 def matrices() -> Tensor:
@@ -52,8 +52,8 @@ def expert_products(rows: Tensor, counts: list[int]) -> Tensor:
     return out
 
 
-def close(found: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
-    torch.testing.assert_close(found.cpu().float(), wanted.float(), rtol=limit, atol=limit)
+def close(result: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
+    torch.testing.assert_close(result.cpu().float(), wanted.float(), rtol=limit, atol=limit)
 
 
 def common() -> tuple[str, int, int, int]:
@@ -74,13 +74,13 @@ def arrivals(expert: int) -> list[tuple[int, int, int]]:
 @check
 def dispatch_brings_rows_by_expert_and_rank() -> None:
     x, ids, weights = tokens(RANK)
-    given = (x.npu(), ids.npu(), *common())
+    arguments = (x.npu(), ids.npu(), *common())
     rows, scales, assist, counts, sums, _, carried = ops.npu_moe_distribute_dispatch_v2(
-        *given, expert_scales=weights.npu()
+        *arguments, expert_scales=weights.npu()
     )
     capacity = TOKENS * SIZE * min(LOCAL, CHOICES)
     assert rows.shape == (capacity, WIDTH) and scales.numel() == 0 and assist.shape == (capacity * 128,)
-    wanted = [one for expert in range(LOCAL) for one in arrivals(RANK * LOCAL + expert)]
+    wanted = [arrival for expert in range(LOCAL) for arrival in arrivals(RANK * LOCAL + expert)]
     for row, (rank, t, c) in enumerate(wanted):
         close(rows[row], tokens(rank)[0][t])
         close(carried[row], tokens(rank)[2][t, c])
@@ -90,20 +90,22 @@ def dispatch_brings_rows_by_expert_and_rank() -> None:
     assert counts.tolist() == each and counts.dtype == torch.int64 and sums.dtype == torch.int32
     cells = [sum(a[0] == rank for a in arrivals(RANK * LOCAL + e)) for e in range(LOCAL) for rank in range(SIZE)]
     assert sums.tolist() == torch.tensor(cells).cumsum(0).tolist()
-    again = ops.npu_moe_distribute_dispatch(*given, expert_token_nums_type=0)
+    again = ops.npu_moe_distribute_dispatch(*arguments, expert_token_nums_type=0)
     assert again[3].tolist() == torch.tensor(each).cumsum(0).tolist()
     flat = ids.flatten().tolist()
-    assert again[2].tolist() == [flat[:at].count(one) for at, one in enumerate(flat)]
+    assert again[2].tolist() == [flat[:at].count(arrival) for at, arrival in enumerate(flat)]
 
 
 @check
 def round_trip_is_the_weighted_sum() -> None:
     x, ids, weights = tokens(RANK)
     for dtype, limit in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
-        given = (x.to(dtype).npu(), ids.npu())
-        rows, _, index, counts, sums, tp, _ = ops.npu_moe_distribute_dispatch(*given, *common())
-        made = expert_products(rows.cpu(), counts.tolist()).npu()
-        out = ops.npu_moe_distribute_combine(made, ids.npu(), index, sums, weights.npu(), *common(), tp_send_counts=tp)
+        arguments = (x.to(dtype).npu(), ids.npu())
+        rows, _, index, counts, sums, tp, _ = ops.npu_moe_distribute_dispatch(*arguments, *common())
+        products = expert_products(rows.cpu(), counts.tolist()).npu()
+        out = ops.npu_moe_distribute_combine(
+            products, ids.npu(), index, sums, weights.npu(), *common(), tp_send_counts=tp
+        )
         assert out.dtype == dtype
         close(out, plain(RANK), limit)
 
@@ -120,10 +122,10 @@ def masks_and_ranks_of_different_sizes() -> None:
         rows, _, assist, counts, sums, _, scales = ops.npu_moe_distribute_dispatch_v2(
             x.npu(), ids.npu(), *common(), expert_scales=weights.npu(), comm_alg="fullmesh", **options
         )
-        made = expert_products(rows.cpu(), counts.tolist()).npu()
+        products = expert_products(rows.cpu(), counts.tolist()).npu()
         shared = rand(count, WIDTH, seed=9)
         out = ops.npu_moe_distribute_combine_v2(
-            made,
+            products,
             ids.npu(),
             assist,
             sums,
@@ -139,12 +141,12 @@ def masks_and_ranks_of_different_sizes() -> None:
 @check
 def a_rank_without_tokens_still_serves_its_experts() -> None:
     count = TOKENS if RANK == 0 else 0
-    x, ids, weights = (one[:count] for one in tokens(RANK))
+    x, ids, weights = (tensor[:count] for tensor in tokens(RANK))
     options = {"global_bs": TOKENS * SIZE}
     rows, _, index, counts, sums, _, _ = ops.npu_moe_distribute_dispatch(x.npu(), ids.npu(), *common(), **options)
     assert sum(counts.tolist()) == sum(len([a for a in arrivals(RANK * LOCAL + e) if a[0] == 0]) for e in range(LOCAL))
-    made = expert_products(rows.cpu(), counts.tolist()).npu()
-    out = ops.npu_moe_distribute_combine(made, ids.npu(), index, sums, weights.npu(), *common(), **options)
+    products = expert_products(rows.cpu(), counts.tolist()).npu()
+    out = ops.npu_moe_distribute_combine(products, ids.npu(), index, sums, weights.npu(), *common(), **options)
     close(out, plain(RANK)[:count])
 
 
@@ -172,15 +174,15 @@ def special_experts() -> None:
     ids[:, 0] = EXPERTS + torch.arange(TOKENS, dtype=torch.int32) % 3
     special = {"zero_expert_num": 2, "copy_expert_num": 1}
     rows, _, assist, counts, sums, _, _ = ops.npu_moe_distribute_dispatch_v2(x.npu(), ids.npu(), *common(), **special)
-    made = expert_products(rows.cpu(), counts.tolist()).npu()
+    products = expert_products(rows.cpu(), counts.tolist()).npu()
     out = ops.npu_moe_distribute_combine_v2(
-        made, ids.npu(), assist, sums, weights.npu(), *common(), ori_x=x.npu(), **special
+        products, ids.npu(), assist, sums, weights.npu(), *common(), ori_x=x.npu(), **special
     )
     wanted, experts = torch.zeros(TOKENS, WIDTH), matrices()
     for t in range(TOKENS):
         for c in range(CHOICES):
-            one = int(ids[t, c])
-            answer = x[t] @ experts[one] if one < EXPERTS else x[t] * (one == EXPERTS + 2)
+            expert = int(ids[t, c])
+            answer = x[t] @ experts[expert] if expert < EXPERTS else x[t] * (expert == EXPERTS + 2)
             wanted[t] += weights[t, c] * answer
     close(out, wanted)
 
@@ -189,29 +191,29 @@ def special_experts() -> None:
 def two_phases_are_the_whole() -> None:
     x, ids, weights = tokens(RANK)
     mask = (torch.arange(TOKENS) != 1).npu()
-    given = (x.npu(), ids.npu(), *common())
+    arguments = (x.npu(), ids.npu(), *common())
     for mode in (0, 2):
         whole = ops.npu_moe_distribute_dispatch_v2(
-            *given, quant_mode=mode, x_active_mask=mask, expert_token_nums_type=0
+            *arguments, quant_mode=mode, x_active_mask=mask, expert_token_nums_type=0
         )
-        y, index, info = ops.npu_moe_distribute_dispatch_setup(*given, quant_mode=mode, x_active_mask=mask)
-        found = ops.npu_moe_distribute_dispatch_teardown(
-            given[0], y, given[1], info, *common(), quant_mode=mode, expert_token_nums_type=0
+        y, index, info = ops.npu_moe_distribute_dispatch_setup(*arguments, quant_mode=mode, x_active_mask=mask)
+        received = ops.npu_moe_distribute_dispatch_teardown(
+            arguments[0], y, arguments[1], info, *common(), quant_mode=mode, expert_token_nums_type=0
         )
-        for one, expected in zip(found, whole[:4], strict=True):
-            assert torch.equal(one, expected)
-    y, index, info = ops.npu_moe_distribute_dispatch_setup(*given)
-    rows, _, assist, counts = ops.npu_moe_distribute_dispatch_teardown(given[0], y, given[1], info, *common())
-    made = expert_products(rows.cpu(), counts.tolist()).npu()
+        for part, expected in zip(received, whole[:4], strict=True):
+            assert torch.equal(part, expected)
+    y, index, info = ops.npu_moe_distribute_dispatch_setup(*arguments)
+    rows, _, assist, counts = ops.npu_moe_distribute_dispatch_teardown(arguments[0], y, arguments[1], info, *common())
+    products = expert_products(rows.cpu(), counts.tolist()).npu()
     shared = rand(TOKENS, WIDTH, seed=9)
-    back, info = ops.npu_moe_distribute_combine_setup(made, ids.npu(), assist, *common())
+    back, info = ops.npu_moe_distribute_combine_setup(products, ids.npu(), assist, *common())
     out = ops.npu_moe_distribute_combine_teardown(
-        made, back, ids.npu(), index, weights.npu(), info, *common(), shared_expert_x=shared.npu()
+        products, back, ids.npu(), index, weights.npu(), info, *common(), shared_expert_x=shared.npu()
     )
     close(out, plain(RANK) + shared)
     refused(
         "is not what the setup",
-        lambda: ops.npu_moe_distribute_dispatch_teardown(given[0], rows, given[1], info, *common()),
+        lambda: ops.npu_moe_distribute_dispatch_teardown(arguments[0], rows, arguments[1], info, *common()),
         line="ERR01",
     )
 
@@ -220,10 +222,10 @@ def two_phases_are_the_whole() -> None:
 def combine_with_residual_and_norm() -> None:
     x, ids, weights = tokens(RANK)
     rows, _, index, counts, sums, _, _ = ops.npu_moe_distribute_dispatch(x.npu(), ids.npu(), *common())
-    made = expert_products(rows.cpu(), counts.tolist()).npu()
+    products = expert_products(rows.cpu(), counts.tolist()).npu()
     residual, gamma = rand(TOKENS, 1, WIDTH, seed=8), rand(WIDTH, seed=4)
     y, rstd, total = ops.npu_moe_distribute_combine_add_rms_norm(
-        made, ids.npu(), index, sums, weights.npu(), residual.npu(), gamma.npu(), *common(), norm_eps=1e-3
+        products, ids.npu(), index, sums, weights.npu(), residual.npu(), gamma.npu(), *common(), norm_eps=1e-3
     )
     wanted = plain(RANK)[:, None] + residual
     inverse = 1 / (wanted.square().mean(-1, keepdim=True) + 1e-3).sqrt()
@@ -241,8 +243,8 @@ def compiled_programs_keep_both_ways() -> None:
         rows, _, index, _, sums, _, _ = ops.npu_moe_distribute_dispatch(x, ids, *where)
         return ops.npu_moe_distribute_combine(rows * 2, ids, index, sums, weights, *where)
 
-    found = torch.compile(layer, backend="aot_eager")(x.npu(), ids.npu(), weights.npu())
-    close(found, 2 * x * weights.sum(1, keepdim=True))
+    result = torch.compile(layer, backend="aot_eager")(x.npu(), ids.npu(), weights.npu())
+    close(result, 2 * x * weights.sum(1, keepdim=True))
 
 
 @check
@@ -254,7 +256,7 @@ def barrier() -> None:
 
 @check
 def bad_arguments() -> None:
-    x, ids, _ = (one.npu() for one in tokens(RANK))
+    x, ids, _ = (tensor.npu() for tensor in tokens(RANK))
     group, size, rank, experts = common()
 
     def dispatch(ids: Tensor = ids, rank: int = rank, experts: int = experts, **options: object) -> object:

@@ -11,10 +11,10 @@ ROWS, INNER, COLUMNS = 2 * SIZE, 3, 5
 
 
 def factors(rank: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    made = torch.Generator().manual_seed(rank)
+    generator = torch.Generator().manual_seed(rank)
     return (
-        torch.randn(ROWS, INNER, generator=made).to(dtype),
-        torch.randn(INNER, COLUMNS, generator=made).to(dtype),
+        torch.randn(ROWS, INNER, generator=generator).to(dtype),
+        torch.randn(INNER, COLUMNS, generator=generator).to(dtype),
     )
 
 
@@ -22,28 +22,28 @@ def name() -> str:
     return dist.group.WORLD._get_backend(torch.device("npu")).get_hccl_comm_name(RANK)
 
 
-def close(found: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
-    torch.testing.assert_close(found.cpu(), wanted, rtol=limit, atol=limit)
+def close(result: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
+    torch.testing.assert_close(result.cpu(), wanted, rtol=limit, atol=limit)
 
 
 @check
 def mm_all_reduce() -> None:
-    x, w = (one.npu() for one in factors(RANK))
+    x, w = (factor.npu() for factor in factors(RANK))
     total = sum(a @ b for a, b in map(factors, range(SIZE)))
     close(torch.ops.npu.npu_mm_all_reduce_base(x, w, name()), total)
     bias, x3 = torch.ones(COLUMNS), torch.full((ROWS, COLUMNS), 2.0)
-    found = torch.ops.npu.npu_mm_all_reduce_base(x, w, name(), bias=bias.npu(), x3=x3.npu(), comm_mode="aiv")
-    close(found, total + 3 * SIZE)
-    half = [one.npu() for one in factors(RANK, torch.bfloat16)]
+    result = torch.ops.npu.npu_mm_all_reduce_base(x, w, name(), bias=bias.npu(), x3=x3.npu(), comm_mode="aiv")
+    close(result, total + 3 * SIZE)
+    half = [factor.npu() for factor in factors(RANK, torch.bfloat16)]
     close(torch.ops.npu.npu_mm_all_reduce_base(*half, name()).float(), total, 0.1)
 
 
 @check
 def all_gather_mm() -> None:
-    x, w = (one.npu() for one in factors(RANK))
+    x, w = (factor.npu() for factor in factors(RANK))
     whole = torch.cat([factors(rank)[0] for rank in range(SIZE)])
-    found, gathered = torch.ops.npu.npu_all_gather_base_mm(x, w, name(), SIZE)
-    close(found, whole @ w.cpu())
+    result, gathered = torch.ops.npu.npu_all_gather_base_mm(x, w, name(), SIZE)
+    close(result, whole @ w.cpu())
     close(gathered, whole)
     assert torch.ops.npu.npu_all_gather_base_mm(x, w, name(), SIZE, gather_output=False)[1].numel() == 0
     weights = torch.cat([factors(rank)[1] for rank in range(SIZE)])
@@ -53,14 +53,14 @@ def all_gather_mm() -> None:
 
 @check
 def mm_reduce_scatter() -> None:
-    x, w = (one.npu() for one in factors(RANK))
+    x, w = (factor.npu() for factor in factors(RANK))
     total = sum(a @ b for a, b in map(factors, range(SIZE)))
     close(torch.ops.npu.npu_mm_reduce_scatter_base(x, w, name(), SIZE), total.chunk(SIZE)[RANK])
 
 
 @check
 def compiled_programs_keep_the_collective() -> None:
-    x, w = (one.npu() for one in factors(RANK))
+    x, w = (factor.npu() for factor in factors(RANK))
     step = torch.compile(
         lambda a, b: torch.ops.npu.npu_mm_all_reduce_base(a, b, "hccl_group_0") + 1, backend="aot_eager"
     )
@@ -70,7 +70,7 @@ def compiled_programs_keep_the_collective() -> None:
 
 @check
 def bad_arguments() -> None:
-    x, w = (one.npu() for one in factors(RANK))
+    x, w = (factor.npu() for factor in factors(RANK))
     operators = torch.ops.npu
     refused(
         "no group with the communicator 'nobody'",

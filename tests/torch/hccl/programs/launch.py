@@ -26,9 +26,9 @@ class Ended:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -49,11 +49,11 @@ def ranks(program: str, size: int, *arguments: str, timeout: float = 120, **more
         for rank in range(size)
     ]
     try:
-        found = []
+        ended = []
         for job in jobs:
             output, errors = job.communicate(timeout=timeout)
-            found.append(Ended(job.returncode, output, errors, time.monotonic() - start))
-        return found
+            ended.append(Ended(job.returncode, output, errors, time.monotonic() - start))
+        return ended
     finally:
         for job in jobs:
             job.kill()
@@ -62,13 +62,13 @@ def ranks(program: str, size: int, *arguments: str, timeout: float = 120, **more
 
 def checked(program: str, size: int, **more: str) -> dict[str, list[str]]:
     """The result of every check of a program on every rank; a rank without one has its standard error."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for rank, ended in enumerate(ranks(program, size, **more)):
         lines = [line for line in ended.output.splitlines() if line.startswith("RESULTS ")]
         assert ended.code == 0 and lines, f"rank {rank} ended with {ended.code}: {ended.errors}"
         for name, result in json.loads(lines[0].removeprefix("RESULTS ")).items():
-            found.setdefault(name, []).append(result)
-    return found
+            results.setdefault(name, []).append(result)
+    return results
 
 
 def names(program: str) -> list[str]:
@@ -80,5 +80,5 @@ def names(program: str) -> list[str]:
 
 def passed(results: dict[str, list[str]], name: str, size: int) -> None:
     """The check ran on all ranks and held."""
-    assert name in results, f"an earlier check failed: {[one for one in results if set(results[one]) != {'ok'}]}"
+    assert name in results, f"an earlier check failed: {[check for check in results if set(results[check]) != {'ok'}]}"
     assert results[name] == ["ok"] * size, "\n".join(results[name])

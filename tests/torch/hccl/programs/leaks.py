@@ -76,8 +76,8 @@ def groups_leave_nothing() -> None:
         del group
     gc.collect()
     dist.barrier()
-    found = things()
-    assert all(found[name] <= count + 2 * (name == "files") for name, count in had.items()), (had, found)
+    result = things()
+    assert all(result[name] <= count + 2 * (name == "files") for name, count in had.items()), (had, result)
 
 
 if __name__ == "__main__":

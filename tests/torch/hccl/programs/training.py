@@ -22,8 +22,8 @@ def network() -> nn.Module:
 
 def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The batch of all ranks together."""
-    made = torch.Generator().manual_seed(step)
-    return torch.randn(4 * SIZE, 6, generator=made), torch.randn(4 * SIZE, 3, generator=made)
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(4 * SIZE, 6, generator=generator), torch.randn(4 * SIZE, 3, generator=generator)
 
 
 def mine(whole: torch.Tensor) -> torch.Tensor:
@@ -33,14 +33,14 @@ def mine(whole: torch.Tensor) -> torch.Tensor:
 def train(model: nn.Module, steps: int, part: object) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(steps):
-        x, y = (part(one) for one in batch(step))
+        x, y = (part(tensor) for tensor in batch(step))
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
 
 
-def close(found: torch.Tensor, wanted: torch.Tensor, limit: float = 1e-6) -> None:
-    torch.testing.assert_close(found.detach().cpu(), wanted.detach(), rtol=1e-5, atol=limit)
+def close(result: torch.Tensor, wanted: torch.Tensor, limit: float = 1e-6) -> None:
+    torch.testing.assert_close(result.detach().cpu(), wanted.detach(), rtol=1e-5, atol=limit)
 
 
 @check
@@ -51,18 +51,18 @@ def ddp_gradients_are_those_of_the_large_batch() -> None:
         x, y = batch(0)
         nn.functional.mse_loss(alone(x), y).backward()
         nn.functional.mse_loss(model(mine(x)), mine(y)).backward()
-        for found, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
-            close(found.grad, wanted.grad)
+        for parameter, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
+            close(parameter.grad, wanted.grad)
 
 
 @check
 def ddp_training_is_that_of_one_process() -> None:
     alone = network()
-    train(alone, 10, lambda one: one)
+    train(alone, 10, lambda tensor: tensor)
     model = DistributedDataParallel(network().to(DEVICE))
     train(model, 10, mine)
-    for found, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
-        close(found, wanted, 1e-5)
+    for parameter, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
+        close(parameter, wanted, 1e-5)
 
 
 @check
@@ -71,7 +71,7 @@ def ddp_brings_different_parameters_together() -> None:
     model = DistributedDataParallel(nn.Linear(3, 3).to(DEVICE))
     weights = [torch.empty_like(model.module.weight) for _ in range(SIZE)]
     dist.all_gather(weights, model.module.weight.detach())
-    assert all(torch.equal(one, weights[0]) for one in weights)
+    assert all(torch.equal(weight, weights[0]) for weight in weights)
 
 
 @check
@@ -110,8 +110,8 @@ def ddp_communication_hook_and_half() -> None:
         x, y = batch(3)
         nn.functional.mse_loss(alone(x), y).backward()
         nn.functional.mse_loss(model(mine(x)), mine(y)).backward()
-        for found, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
-            torch.testing.assert_close(found.grad.cpu(), wanted.grad, rtol=2e-2, atol=2e-3)
+        for parameter, wanted in zip(model.module.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(parameter.grad.cpu(), wanted.grad, rtol=2e-2, atol=2e-3)
 
 
 @check
@@ -129,13 +129,13 @@ def ddp_does_not_warn() -> None:
 def sync_batch_norm_is_that_of_the_large_batch() -> None:
     alone = nn.BatchNorm2d(3)
     model = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(alone)).to(DEVICE)
-    made = torch.Generator().manual_seed(5)
-    x = torch.randn(2 * SIZE, 3, 4, 4, generator=made)
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(2 * SIZE, 3, 4, 4, generator=generator)
     whole, part = x.clone().requires_grad_(), x.chunk(SIZE)[RANK].to(DEVICE).requires_grad_()
-    wanted, found = alone(whole), model(part)
-    close(found, wanted.chunk(SIZE)[RANK], 1e-5)
+    wanted, result = alone(whole), model(part)
+    close(result, wanted.chunk(SIZE)[RANK], 1e-5)
     wanted.pow(3).sum().backward()
-    found.pow(3).sum().backward()
+    result.pow(3).sum().backward()
     close(part.grad, whole.grad.chunk(SIZE)[RANK], 1e-4)
     close(model.running_var, alone.running_var, 1e-5)
     gradient = model.weight.grad.clone()
@@ -148,7 +148,7 @@ def fully_shard_trains_as_one_process() -> None:
     from torch.distributed.fsdp import fully_shard
 
     alone = network()
-    train(alone, 3, lambda one: one)
+    train(alone, 3, lambda tensor: tensor)
     model = network().to(DEVICE)
     mesh = init_device_mesh("npu", (SIZE,))
     for layer in model:
@@ -157,8 +157,8 @@ def fully_shard_trains_as_one_process() -> None:
     fully_shard(model, mesh=mesh)
     assert model[0].weight.to_local().shape[0] == 16 // SIZE
     train(model, 3, mine)
-    for found, wanted in zip(model.parameters(), alone.parameters(), strict=True):
-        close(found.full_tensor(), wanted, 1e-5)
+    for parameter, wanted in zip(model.parameters(), alone.parameters(), strict=True):
+        close(parameter.full_tensor(), wanted, 1e-5)
 
 
 @check

@@ -32,8 +32,8 @@ def network() -> nn.Module:
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
     """The batch of all ranks together."""
-    made = torch.Generator().manual_seed(step)
-    return torch.randn(4 * SIZE, 6, generator=made), torch.randn(4 * SIZE, 3, generator=made)
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(4 * SIZE, 6, generator=generator), torch.randn(4 * SIZE, 3, generator=generator)
 
 
 def mine(whole: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def mine(whole: Tensor) -> Tensor:
 def steps(model: nn.Module, optimizer: Any, numbers: Iterable[int], part: Callable[[Tensor], Tensor] = mine) -> float:
     loss = torch.zeros(())
     for step in numbers:
-        x, y = (part(one) for one in batch(step))
+        x, y = (part(tensor) for tensor in batch(step))
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x).float(), y)
         loss.backward()
@@ -54,17 +54,17 @@ def steps(model: nn.Module, optimizer: Any, numbers: Iterable[int], part: Callab
 def alone(make: Callable[..., Any], numbers: Iterable[int], **options: Any) -> nn.Module:
     """One process with all batches, on the CPU."""
     model = network()
-    steps(model, make(model.parameters(), **options), numbers, lambda one: one)
+    steps(model, make(model.parameters(), **options), numbers, lambda tensor: tensor)
     return model
 
 
-def close(found: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
-    torch.testing.assert_close(found.detach().cpu(), wanted.detach().cpu(), rtol=1e-4, atol=limit)
+def close(result: Tensor, wanted: Tensor, limit: float = 1e-5) -> None:
+    torch.testing.assert_close(result.detach().cpu(), wanted.detach().cpu(), rtol=1e-4, atol=limit)
 
 
-def all_close(found: nn.Module, wanted: nn.Module, limit: float = 1e-5) -> None:
-    for one, other in zip(found.parameters(), wanted.parameters(), strict=True):
-        close(one.full_tensor() if hasattr(one, "full_tensor") else one, other, limit)
+def all_close(trained: nn.Module, wanted: nn.Module, limit: float = 1e-5) -> None:
+    for mine, theirs in zip(trained.parameters(), wanted.parameters(), strict=True):
+        close(mine.full_tensor() if hasattr(mine, "full_tensor") else mine, theirs, limit)
 
 
 @check
@@ -103,7 +103,7 @@ def power_sgd_learns_and_its_ranks_agree() -> None:
     assert steps(model, optimizer, [0] * 30) < 0.9 * first
     weights = [torch.empty_like(model.module[2].weight) for _ in range(SIZE)]
     dist.all_gather(weights, model.module[2].weight.detach())
-    assert all(torch.equal(one, weights[0]) for one in weights)
+    assert all(torch.equal(weight, weights[0]) for weight in weights)
 
 
 @check
@@ -124,8 +124,8 @@ def static_graph_with_activation_checkpoints() -> None:
     for _ in range(2):
         nn.functional.mse_loss(plain(x.requires_grad_()), y).backward()
         nn.functional.mse_loss(model(mine(x).detach().requires_grad_()), mine(y)).backward()
-    for found, wanted in zip(model.module.parameters(), plain.parameters(), strict=True):
-        close(found.grad, wanted.grad)
+    for parameter, wanted in zip(model.module.parameters(), plain.parameters(), strict=True):
+        close(parameter.grad, wanted.grad)
 
 
 @check
@@ -136,7 +136,7 @@ def join_of_uneven_inputs() -> None:
     with model.join():
         steps(model, optimizer, range(RANK + 1))
     for step in range(SIZE):
-        parts = list(zip(*(one.chunk(SIZE) for one in batch(step)), strict=True))[step:]
+        parts = list(zip(*(tensor.chunk(SIZE) for tensor in batch(step)), strict=True))[step:]
         other.zero_grad()
         (sum(nn.functional.mse_loss(plain(a), b) for a, b in parts) / SIZE).backward()
         other.step()
@@ -194,8 +194,8 @@ def fully_shard_state_and_distributed_checkpoint() -> None:
     checkpoint.load(state, checkpoint_id=folder)
     set_state_dict(again, other, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     steps(again, other, range(4, 7))
-    for one, wanted in zip(again.parameters(), model.parameters(), strict=True):
-        assert torch.equal(one.to_local(), wanted.to_local())
+    for parameter, wanted in zip(again.parameters(), model.parameters(), strict=True):
+        assert torch.equal(parameter.to_local(), wanted.to_local())
 
 
 @check
@@ -218,10 +218,10 @@ def the_older_fsdp() -> None:
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP):
         model = FullyShardedDataParallel(network().to(DEVICE), device_id=DEVICE, sharding_strategy=strategy)
         steps(model, torch.optim.SGD(model.parameters(), 0.1), range(4))
-        found = model.state_dict()
-        assert list(found) == list(wanted.state_dict())
+        result = model.state_dict()
+        assert list(result) == list(wanted.state_dict())
         for name, value in wanted.state_dict().items():
-            close(found[name], value)
+            close(result[name], value)
 
 
 @check
@@ -230,7 +230,7 @@ def tensor_parallel_training() -> None:
 
     mesh = init_device_mesh("npu", (SIZE,), mesh_dim_names=("tp",))
     model = parallelize_module(network().to(DEVICE), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    steps(model, torch.optim.SGD(model.parameters(), 0.1, foreach=False), range(3), lambda one: one.to(DEVICE))
+    steps(model, torch.optim.SGD(model.parameters(), 0.1, foreach=False), range(3), lambda tensor: tensor.to(DEVICE))
     assert model[0].weight.to_local().shape[0] == 16 // SIZE
     all_close(model, alone(torch.optim.SGD, range(3), lr=0.1))
 
@@ -246,12 +246,12 @@ def pipelines() -> None:
         stage = PipelineStage(copy.deepcopy(whole[RANK]).to(DEVICE), RANK, SIZE, DEVICE)
         schedule = kind(stage, 2 * SIZE, loss_fn=nn.functional.mse_loss)
         inputs = (x.to(DEVICE),) if RANK == 0 else ()
-        found = schedule.step(*inputs, **({"target": torch.zeros_like(x).to(DEVICE)} if RANK == SIZE - 1 else {}))
+        result = schedule.step(*inputs, **({"target": torch.zeros_like(x).to(DEVICE)} if RANK == SIZE - 1 else {}))
         if RANK == SIZE - 1:
-            close(found, whole(x))
+            close(result, whole(x))
         nn.functional.mse_loss(whole(x), torch.zeros_like(x)).backward()
-        for one, wanted in zip(stage.submod.parameters(), whole[RANK].parameters(), strict=True):
-            close(one.grad, wanted.grad)
+        for parameter, wanted in zip(stage.submod.parameters(), whole[RANK].parameters(), strict=True):
+            close(parameter.grad, wanted.grad)
 
 
 @check
@@ -286,8 +286,8 @@ def functional_collectives() -> None:
     name = everyone.group_name
     close(ops.wait_tensor(ops.all_gather_into_tensor(x[:2], SIZE, name))[:, 0], rows)
     close(ops.wait_tensor(ops.reduce_scatter_tensor(x, "sum", SIZE, name)), torch.full((2, 2), total))
-    for one in ops.all_reduce_coalesced([x, 2 * x], "sum", name):
-        assert float(ops.wait_tensor(one)[0, 0]) in (total, 2 * total)
+    for reduced in ops.all_reduce_coalesced([x, 2 * x], "sum", name):
+        assert float(ops.wait_tensor(reduced)[0, 0]) in (total, 2 * total)
     y = torch.ones(3).npu().requires_grad_()
     (functional.all_to_all_single_autograd(y.repeat(SIZE), None, None, everyone) * (RANK + 1)).sum().backward()
     close(y.grad, torch.full((3,), total))

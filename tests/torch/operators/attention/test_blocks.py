@@ -17,14 +17,14 @@ def test_ring_attention_merges_two_halves():
         for cut in (slice(0, 4), slice(4, 10))
     ]
     whole = OPS.npu_fusion_attention(q.npu(), k.npu(), v.npu(), 4, "SBH", scale=0.3)
-    found = OPS.npu_ring_attention_update(*parts[0][:3], *parts[1][:3])
-    for one, other in zip(found, whole, strict=False):
+    result = OPS.npu_ring_attention_update(*parts[0][:3], *parts[1][:3])
+    for one, other in zip(result, whole, strict=False):
         check(one, other.cpu())
     grad = rand(6, 2, 32, seed=5).npu()
     dk = [
         OPS.npu_fusion_attention_grad(
-            q.npu(), k[cut].npu(), v[cut].npu(), grad, 4, "SBH", softmax_max=found[1], softmax_sum=found[2],
-            attention_in=found[0], scale_value=0.3,
+            q.npu(), k[cut].npu(), v[cut].npu(), grad, 4, "SBH", softmax_max=result[1], softmax_sum=result[2],
+            attention_in=result[0], scale_value=0.3,
         )
         for cut in (slice(0, 4), slice(4, 10))
     ]  # fmt: skip
@@ -47,15 +47,15 @@ def test_ring_attention_merges_two_halves():
 def test_bert_attention_and_its_gradient():
     q, k, v, mask = rand(2, 3, 4, 8), rand(2, 3, 4, 8, seed=1), rand(2, 3, 4, 8, seed=2), rand(2, 1, 4, 4, seed=3)
     leaves = [one.npu().requires_grad_() for one in (q, k, v)]
-    found = OPS.npu_fused_attention_score_fwd(*leaves, mask.npu(), 0.3, 0.8)
+    result = OPS.npu_fused_attention_score_fwd(*leaves, mask.npu(), 0.3, 0.8)
     score = OPS.npu_fused_attention_score(*leaves, mask.npu(), 0.3, 1.0)
     wanted = torch.softmax(q @ k.mT * 0.3 + mask, -1)
-    check(found[1], wanted)
+    check(result[1], wanted)
     check(score, (wanted @ v).transpose(1, 2).reshape(8, 24))
     grad = rand(8, 24, seed=5).npu()
-    found[0].backward(grad)
+    result[0].backward(grad)
     again = OPS.npu_fused_attention_score_backward(
-        grad, found[1].detach(), *(one.detach() for one in leaves), found[2], 0.3, 0.8
+        grad, result[1].detach(), *(one.detach() for one in leaves), result[2], 0.3, 0.8
     )
     for leaf, other in zip(leaves, again, strict=True):
         check(other, leaf.grad.cpu())
@@ -72,11 +72,11 @@ def test_multi_head_attention_and_its_gradient():
     mask = rand(batch, heads, target, source, seed=30)
     leaves = [one.npu().requires_grad_() for one in (*rows, *weights, *biases)]
     x, w, b = leaves[:3], leaves[3:7], leaves[7:]
-    found = OPS.npu_multi_head_attention(
+    result = OPS.npu_multi_head_attention(
         *x, *w[:3], mask.npu(), w[3], *b, None, heads, width, source, target, 0.3, True
     )
     grad = rand(batch * target, hidden, seed=40).npu()
-    found[0].backward(grad)
+    result[0].backward(grad)
     plain = OPS.npu_multi_head_attention(
         *x, *w[:3], mask.npu(), w[3], *b, None, heads, width, source, target, 0.0, True
     )[0]
@@ -86,7 +86,7 @@ def test_multi_head_attention_and_its_gradient():
     )
     context = torch.softmax(q @ k.mT / math.sqrt(width) + mask, -1) @ v
     check(plain, context.transpose(1, 2).reshape(batch * target, hidden) @ weights[3].T + biases[3], 1e-4)
-    detached = [one.detach() for one in found]
+    detached = [one.detach() for one in result]
     again = OPS.npu_multi_head_attention_backward(
         *(one.detach() for one in (*x, *w, *b)),
         *detached[2:8],
@@ -124,9 +124,9 @@ def test_layernorm_qkv_and_its_gradient():
     grads = [rand(2, 2, 3, 4, seed=20 + at) for at in range(3)]
     expected = torch.autograd.grad(outs, leaves, grads)
     other = rand(6, 8, seed=30)
-    found = OPS.npu_fused_attention_qkv_grad(*(one.npu() for one in (*grads, *kernels, wanted, other)))
-    check(found[0], expected[0] + other, 1e-4)
-    for one, want in zip(found[1:], expected[1:], strict=True):
+    result = OPS.npu_fused_attention_qkv_grad(*(one.npu() for one in (*grads, *kernels, wanted, other)))
+    check(result[0], expected[0] + other, 1e-4)
+    for one, want in zip(result[1:], expected[1:], strict=True):
         check(one, want, 1e-4)
 
 
@@ -205,11 +205,11 @@ def test_indexer_and_attention_over_its_choice():
             check(out[b, i], wanted[:, 0])
 
 
-def test_compression():
+def test_compressed_blocks_are_weighted_sums():
     x, weight = rand(11, 2, 4), rand(4, 2, seed=1)
-    found = OPS.npu_nsa_compress(x.npu(), weight.npu(), 4, 2, actual_seq_len=[3, 11])
+    result = OPS.npu_nsa_compress(x.npu(), weight.npu(), 4, 2, actual_seq_len=[3, 11])
     wanted = torch.stack([sum(x[3 + 2 * at + t] * weight[t][:, None] for t in range(4)) for at in range(3)])
-    check(found, wanted)
+    check(result, wanted)
     grad = rand(3, 2, 4, seed=3)
     leaves = [one.clone().requires_grad_() for one in (x, weight)]
     made = torch.stack([sum(leaves[0][3 + 2 * at + t] * leaves[1][t][:, None] for t in range(4)) for at in range(3)])

@@ -96,14 +96,14 @@ def test_layouts_and_grouped_heads(layout, kv_heads):
     grad = rand(*out.shape, seed=3)
     wanted = torch.autograd.grad(out, leaves, grad)
     mine = [to_layout(one, layout).npu().requires_grad_() for one in (q, k, v)]
-    found = OPS.npu_fusion_attention(*mine, 4, layout, scale=0.3)
-    check(found[0], to_layout(out.detach(), layout))
-    assert found[1].shape == found[2].shape == (2, 4, 6, 8)
-    assert found[3].numel() == 0 and found[4:] == (0, 0, 0)
+    result = OPS.npu_fusion_attention(*mine, 4, layout, scale=0.3)
+    check(result[0], to_layout(out.detach(), layout))
+    assert result[1].shape == result[2].shape == (2, 4, 6, 8)
+    assert result[3].numel() == 0 and result[4:] == (0, 0, 0)
     for copy in range(8):
-        check(found[1][..., copy], top)
-        check(found[2][..., copy], total)
-    found[0].backward(to_layout(grad, layout).npu())
+        check(result[1][..., copy], top)
+        check(result[2][..., copy], total)
+    result[0].backward(to_layout(grad, layout).npu())
     for leaf, want in zip(mine, wanted, strict=True):
         check(leaf.grad, to_layout(want, layout))
 
@@ -121,7 +121,7 @@ def test_sparse_modes(mode, before, after, rows, columns):
     mask = (COMPRESSED if given is None else given).npu()
     limit = 2**31 - 1
     leaves = [one.npu().requires_grad_() for one in (q, k, v)]
-    found = OPS.npu_fusion_attention(
+    result = OPS.npu_fusion_attention(
         *leaves,
         2,
         "BNSD",
@@ -134,26 +134,26 @@ def test_sparse_modes(mode, before, after, rows, columns):
     own = [one.clone().requires_grad_() for one in (q, k, v)]
     out, top, total = reference(*own, hidden=hidden)
     grad = rand(*out.shape, seed=3) * seen[:, None]
-    check(found[0][:, :, seen], out[:, :, seen].detach())
-    check(found[1][:, :, seen, 0], top[:, :, seen].detach())
-    check(found[2][:, :, seen, 0], total[:, :, seen].detach())
-    assert not found[0][:, :, ~seen].any() and not found[2][:, :, ~seen].any()
-    found[0].backward(grad.npu())
+    check(result[0][:, :, seen], out[:, :, seen].detach())
+    check(result[1][:, :, seen, 0], top[:, :, seen].detach())
+    check(result[2][:, :, seen, 0], total[:, :, seen].detach())
+    assert not result[0][:, :, ~seen].any() and not result[2][:, :, ~seen].any()
+    result[0].backward(grad.npu())
     safe, *_ = reference(*own, hidden=hidden & seen[:, None])
     for leaf, want in zip(leaves, torch.autograd.grad(safe, own, grad), strict=True):
         check(leaf.grad, want)
 
 
 @pytest.mark.parametrize("mode", [5, 6])
-def test_prefix(mode):
+def test_a_prefix_is_seen_by_every_query(mode):
     q, k, v = rand(2, 2, 6, 4), rand(2, 2, 6, 4, seed=1), rand(2, 2, 6, 4, seed=2)
     prefix = [2, 4]
     hidden = torch.stack([hidden_by(mode, 6, 6, prefix=one)[None] for one in prefix])
     mask = hidden if mode == 5 else torch.ones(3072, 2048, dtype=torch.bool)
-    found = OPS.npu_fusion_attention(
+    result = OPS.npu_fusion_attention(
         *(one.npu() for one in (q, k, v)), 2, "BNSD", atten_mask=mask.npu(), sparse_mode=mode, prefix=prefix
     )
-    check(found[0], reference(q, k, v, hidden=hidden)[0])
+    check(result[0], reference(q, k, v, hidden=hidden)[0])
 
 
 @pytest.mark.parametrize("mode", [None, 2, 3, 4, 7, 8])
@@ -163,7 +163,7 @@ def test_sequences_equal_single_ones(mode):
     q, k, v = rand(14, 4, 8), rand(19, 2, 8, seed=1), rand(19, 2, 8, seed=2)
     leaves = [one.clone().npu().requires_grad_() for one in (q, k, v)]
     ends = [[sum(one[: at + 1]) for at in range(4)] for one in (rows, columns)]
-    found = OPS.npu_fusion_attention(
+    result = OPS.npu_fusion_attention(
         *leaves, 4, "TND", scale=0.5, actual_seq_qlen=ends[0], actual_seq_kvlen=ends[1], sparse_mode=mode or 0,
         atten_mask=None if mode is None else COMPRESSED.npu(), pre_tockens=before, next_tockens=after,
     )  # fmt: skip
@@ -181,11 +181,11 @@ def test_sequences_equal_single_ones(mode):
         out, top, _ = reference(*parts, scale=0.5, hidden=hidden)
         outs.append(out[0].transpose(0, 1))
         tops.append(top[0].t())
-    check(found[0], torch.cat(outs).detach())
-    assert found[1].shape == (14, 4, 8)
-    check(found[1][..., 5], torch.cat(tops).detach())
+    check(result[0], torch.cat(outs).detach())
+    assert result[1].shape == (14, 4, 8)
+    check(result[1][..., 5], torch.cat(tops).detach())
     grad = rand(14, 4, 8, seed=3)
-    found[0].backward(grad.npu())
+    result[0].backward(grad.npu())
     for leaf, want in zip(leaves, torch.autograd.grad(torch.cat(outs), own, grad), strict=True):
         check(leaf.grad, want)
 
@@ -197,16 +197,16 @@ def test_long_rows_in_blocks():
     leaves = [one.detach().npu().requires_grad_() for one in (q, k, v)]
     hidden = torch.ones(1100, 1100, dtype=torch.bool).triu(1)
     out, top, _ = reference(*(one.double() for one in (q, k, v)), scale=0.2, hidden=hidden)
-    found = OPS.npu_fusion_attention(*leaves, 4, "BNSD", scale=0.2, atten_mask=COMPRESSED.npu(), sparse_mode=3)
-    check(found[0], out.detach(), 1e-5)
-    check(found[1][..., 0], top.detach(), 1e-5)
+    result = OPS.npu_fusion_attention(*leaves, 4, "BNSD", scale=0.2, atten_mask=COMPRESSED.npu(), sparse_mode=3)
+    check(result[0], out.detach(), 1e-5)
+    check(result[1][..., 0], top.detach(), 1e-5)
     grad = rand(*out.shape, seed=4)
     wanted = torch.autograd.grad(out, q, grad)[0]
-    found[0].backward(grad.npu().float())
+    result[0].backward(grad.npu().float())
     check(leaves[0].grad, wanted, 1e-4)
     again = OPS.npu_fusion_attention_grad(
-        *(one.detach() for one in leaves), grad.npu().float(), 4, "BNSD", atten_mask=COMPRESSED.npu(), softmax_max=found[1],
-        softmax_sum=found[2], attention_in=found[0].detach(), scale_value=0.2, sparse_mode=3,
+        *(one.detach() for one in leaves), grad.npu().float(), 4, "BNSD", atten_mask=COMPRESSED.npu(), softmax_max=result[1],
+        softmax_sum=result[2], attention_in=result[0].detach(), scale_value=0.2, sparse_mode=3,
     )  # fmt: skip
     for leaf, other in zip(leaves, again, strict=False):
         check(other, leaf.grad.cpu(), 1e-4)
@@ -215,23 +215,23 @@ def test_long_rows_in_blocks():
 @pytest.mark.parametrize("shape", [(2, 4, 5, 7), (1, 4, 5, 7), (2, 1, 5, 7), (1, 1, 5, 7)])
 @pytest.mark.parametrize("kind", ["pse", "mask"])
 @pytest.mark.usefixtures("blocks")
-def test_planes(shape, kind):
+def test_pse_and_mask_may_be_shared_by_batches_and_heads(shape, kind):
     q, k, v = rand(2, 4, 5, 8), rand(2, 2, 7, 8, seed=1), rand(2, 2, 7, 8, seed=2)
     plane = rand(*shape, seed=7)
     if kind == "mask":
         mask = plane > 0.7
-        found = OPS.npu_fusion_attention(
+        result = OPS.npu_fusion_attention(
             *(one.npu() for one in (q, k, v)), 4, "BNSD", atten_mask=mask.to(torch.uint8).npu()
         )
-        check(found[0], reference(q, k, v, hidden=mask)[0])
+        check(result[0], reference(q, k, v, hidden=mask)[0])
         return
     leaves = [one.clone().npu().requires_grad_() for one in (q, k, v, plane)]
-    found = OPS.npu_fusion_attention(*leaves[:3], 4, "BNSD", pse=leaves[3], scale=0.5)
+    result = OPS.npu_fusion_attention(*leaves[:3], 4, "BNSD", pse=leaves[3], scale=0.5)
     own = [one.clone().requires_grad_() for one in (q, k, v, plane)]
     out, *_ = reference(*own[:3], scale=0.5, pse=own[3])
-    check(found[0], out.detach())
+    check(result[0], out.detach())
     grad = rand(*out.shape, seed=9)
-    found[0].backward(grad.npu())
+    result[0].backward(grad.npu())
     for leaf, want in zip(leaves, torch.autograd.grad(out, own, grad), strict=True):
         check(leaf.grad, want)
 
@@ -250,49 +250,49 @@ def test_pse_types(kind):
         far = (torch.arange(5)[:, None] + start - torch.arange(7)).abs().double()
         added = -slopes.double()[:, None, None] * (far.sqrt() if kind == 3 else far)
         given = {"pse": slopes.npu(), "q_start_idx": [start], "kv_start_idx": [0]}
-    found = OPS.npu_fusion_attention_v2(
+    result = OPS.npu_fusion_attention_v2(
         *(one.npu() for one in (q, k, v)), 2, "BNSD", scale=scale, pse_type=kind, **given
     )
-    check(found[0], reference(q, k, v, scale=scale, pse=added / scale)[0], 1e-6)
+    check(result[0], reference(q, k, v, scale=scale, pse=added / scale)[0], 1e-6)
 
 
 def test_rope_parts_and_their_gradients():
     q, k, v = rand(2, 6, 4 * 8), rand(2, 6, 2 * 8, seed=1), rand(2, 6, 2 * 8, seed=2)
     qr, kr = rand(2, 6, 4 * 4, seed=3), rand(2, 6, 2 * 4, seed=4)
     leaves = [one.npu().requires_grad_() for one in (q, k, v, qr, kr)]
-    found = OPS.npu_fusion_attention_v2(*leaves[:3], 4, "BSH", query_rope=leaves[3], key_rope=leaves[4], scale=0.4)
+    result = OPS.npu_fusion_attention_v2(*leaves[:3], 4, "BSH", query_rope=leaves[3], key_rope=leaves[4], scale=0.4)
     split = [one.unflatten(2, (heads, -1)).transpose(1, 2) for one, heads in ((q, 4), (k, 2), (v, 2), (qr, 4), (kr, 2))]
     wanted = reference(torch.cat((split[0], split[3]), -1), torch.cat((split[1], split[4]), -1), split[2], scale=0.4)[0]
-    check(found[0], to_layout(wanted, "BSH"))
+    check(result[0], to_layout(wanted, "BSH"))
     grad = rand(2, 6, 32, seed=6).npu()
-    found[0].backward(grad)
+    result[0].backward(grad)
     grads = OPS.npu_fusion_attention_grad_v2(
         *(one.detach() for one in leaves[:3]), grad, 4, "BSH", query_rope=leaves[3].detach(), key_rope=leaves[4].detach(),
-        softmax_max=found[1], softmax_sum=found[2], scale_value=0.4,
+        softmax_max=result[1], softmax_sum=result[2], scale_value=0.4,
     )  # fmt: skip
     for leaf, other in zip(leaves, (*grads[:3], *grads[4:6]), strict=True):
         check(other, leaf.grad.cpu())
 
 
 @pytest.mark.usefixtures("blocks")
-def test_sink():
+def test_a_sink_takes_its_part_of_the_softmax():
     q, k, v, sink = rand(2, 2, 5, 4), rand(2, 2, 7, 4, seed=1), rand(2, 2, 7, 4, seed=2), rand(2, seed=3)
     leaves = [one.npu().requires_grad_() for one in (q, k, v, sink)]
-    found = OPS.npu_fusion_attention(*leaves[:3], 2, "BNSD", scale=0.5, sink=leaves[3])
+    result = OPS.npu_fusion_attention(*leaves[:3], 2, "BNSD", scale=0.5, sink=leaves[3])
     own = [one.clone().requires_grad_() for one in (q, k, v, sink)]
     out, top, total = reference(*own[:3], scale=0.5, sink=own[3])
-    check(found[0], out.detach())
-    check(found[1][..., 0], top.detach())
-    check(found[2][..., 0], total.detach())
+    check(result[0], out.detach())
+    check(result[1][..., 0], top.detach())
+    check(result[2][..., 0], total.detach())
     grad = rand(*out.shape, seed=9)
-    found[0].backward(grad.npu())
+    result[0].backward(grad.npu())
     for leaf, want in zip(leaves, torch.autograd.grad(out, own, grad), strict=True):
         check(leaf.grad, want)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.usefixtures("blocks")
-def test_gradcheck(causal):
+def test_gradients_are_those_of_finite_differences(causal):
     q, k, v, pse, sink = (
         rand(*shape).npu().requires_grad_() for shape in ((1, 2, 3, 2), (1, 1, 4, 2), (1, 1, 4, 2), (1, 2, 3, 4), (2,))
     )
@@ -315,18 +315,18 @@ def test_gradcheck(causal):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_dtypes(dtype):
+def test_halves_are_close_to_the_formula_in_double(dtype):
     q, k, v = (rand(2, 4, 33, 32, dtype=dtype, seed=seed) for seed in range(3))
     leaves = [one.npu().requires_grad_() for one in (q, k, v)]
-    found = OPS.npu_fusion_attention(*leaves, 4, "BNSD", scale=32**-0.5, atten_mask=COMPRESSED.npu(), sparse_mode=2)
+    result = OPS.npu_fusion_attention(*leaves, 4, "BNSD", scale=32**-0.5, atten_mask=COMPRESSED.npu(), sparse_mode=2)
     own = [one.double().requires_grad_() for one in (q, k, v)]
     out, top, _ = reference(*own, scale=32**-0.5, hidden=COMPRESSED[:33, :33])
-    assert found[0].dtype == dtype and found[1].dtype == found[2].dtype == torch.float32
+    assert result[0].dtype == dtype and result[1].dtype == result[2].dtype == torch.float32
     near = {torch.float16: 3e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5}[dtype]
-    check(found[0], out.detach(), near)
-    check(found[1][..., 0], top.detach(), near)
+    check(result[0], out.detach(), near)
+    check(result[1][..., 0], top.detach(), near)
     grad = rand(*out.shape, seed=9)
-    found[0].backward(grad.to(dtype).npu())
+    result[0].backward(grad.to(dtype).npu())
     for leaf, want in zip(leaves, torch.autograd.grad(out, own, grad), strict=True):
         assert leaf.grad.dtype == dtype
         check(leaf.grad, want, 2 * near)
@@ -350,8 +350,8 @@ def test_maxima_and_sums_of_any_width(dtype, columns):
     exact = 1e-5 if dtype == torch.float32 else 3e-2
     seen = [row for row in range(7) if not mask[row].all()]
     torch.testing.assert_close(out.cpu().double(), wanted, rtol=exact, atol=exact)
-    found = softmax_max.cpu()[..., 0].double()[:, :, seen]
-    torch.testing.assert_close(found, top[:, :, seen], rtol=exact, atol=exact)
+    result = softmax_max.cpu()[..., 0].double()[:, :, seen]
+    torch.testing.assert_close(result, top[:, :, seen], rtol=exact, atol=exact)
     if dtype == torch.float32:
         torch.testing.assert_close(
             softmax_sum.cpu()[..., 0].double()[:, :, seen], total[:, :, seen], rtol=1e-4, atol=1e-5

@@ -67,18 +67,18 @@ def test_loss_and_gradients(mode: int, ropes: bool, index: Tensor | None) -> Non
     given = problem()
     leaves = [one.requires_grad_() for one in given[2:5]]
     wanted = loss(given, ropes, mode, index)
-    found = call(tuple(one.detach() for one in given), ropes, mode, index)
-    assert found[3].shape == (1,) and found[3].dtype == torch.float32
-    check(found[3][0], wanted.detach(), 1e-5)
-    for one, expected in zip(found, torch.autograd.grad(wanted, leaves), strict=False):
+    result = call(tuple(one.detach() for one in given), ropes, mode, index)
+    assert result[3].shape == (1,) and result[3].dtype == torch.float32
+    check(result[3][0], wanted.detach(), 1e-5)
+    for one, expected in zip(result, torch.autograd.grad(wanted, leaves), strict=False):
         check(one, expected, 1e-8)
 
 
 def test_half_precision_and_fake_tensors() -> None:
     half = problem(torch.bfloat16)
-    found = call(half, True, 3, chosen())
-    assert {one.dtype for one in found[:3]} == {torch.bfloat16}
-    check(found[3][0], loss(tuple(one.double() for one in half), True, 3, chosen()), 1e-2)
+    result = call(half, True, 3, chosen())
+    assert {one.dtype for one in result[:3]} == {torch.bfloat16}
+    check(result[3][0], loss(tuple(one.double() for one in half), True, 3, chosen()), 1e-2)
     moved = [one.npu() for one in (*half[:5], chosen(), torch.zeros(1))]
     with FakeTensorMode() as mode:
         q, k, qi, ki, w, index, stat = (mode.from_tensor(one) for one in moved)

@@ -39,12 +39,12 @@ def check(found, wanted, tolerance=1e-5):
 
 
 def every(q, k, v, **options):
-    found = [attend(q[at], k[at], v[at], **options) for at in range(q.shape[0])]
-    return torch.stack([one[0] for one in found]), torch.stack([one[1] for one in found])
+    results = [attend(q[at], k[at], v[at], **options) for at in range(q.shape[0])]
+    return torch.stack([one[0] for one in results]), torch.stack([one[1] for one in results])
 
 
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
-def test_layouts(layout):
+def test_every_layout_computes_the_same(layout):
     q, k, v = rand(2, 4, 5, 8), rand(2, 2, 7, 8, seed=1), rand(2, 2, 7, 8, seed=2)
 
     def turned(x, name=layout):
@@ -216,12 +216,12 @@ def test_quantised_keys(kind):
 
 def test_outputs_in_place_and_refusals():
     q = rand(1, 2, 3, 8).npu()
-    found = OPS.npu_fused_infer_attention_score(q, q, q, num_heads=2, input_layout="BNSD", softmax_lse_flag=True)
+    result = OPS.npu_fused_infer_attention_score(q, q, q, num_heads=2, input_layout="BNSD", softmax_lse_flag=True)
     out, lse = torch.empty_like(q), torch.empty(1, 2, 3, 1).npu()
     OPS.npu_fused_infer_attention_score.out(
         q, q, q, num_heads=2, input_layout="BNSD", softmax_lse_flag=True, attention_out=out, softmax_lse=lse
     )
-    assert torch.equal(out, found[0]) and torch.equal(lse, found[1])
+    assert torch.equal(out, result[0]) and torch.equal(lse, result[1])
     with pytest.raises(NotImplementedError, match="key_shared_prefix"):
         OPS.npu_fused_infer_attention_score(q, q, q, num_heads=2, input_layout="BNSD", key_shared_prefix=q)
     with pytest.raises(RuntimeError, match="decoding takes 1"):
@@ -235,7 +235,7 @@ def test_outputs_in_place_and_refusals():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half(dtype):
+def test_halves_are_close_to_the_formula(dtype):
     q, k, v = (rand(1, 2, 9, 16, seed=seed, dtype=dtype) for seed in range(3))
     out = OPS.npu_prompt_flash_attention(
         *(one.npu() for one in (q, k, v)), num_heads=2, input_layout="BNSD", scale_value=0.25

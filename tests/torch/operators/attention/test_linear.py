@@ -162,7 +162,7 @@ def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     close(state.float(), after.cpu(), limit)
 
 
-def test_derivatives() -> None:
+def test_derivatives_are_those_of_the_formula() -> None:
     given = operands(5)
     names = ("query", "key", "value", "beta", "g")
     leaves = [given[name].npu().requires_grad_() for name in names]

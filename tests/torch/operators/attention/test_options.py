@@ -26,13 +26,13 @@ def test_dropout_with_a_given_mask(columns):
     )
     keep = bits_of(mask, count).view(1, 2, 9, columns)
     leaves = [one.npu().requires_grad_() for one in (q, k, v)]
-    found = OPS.npu_fusion_attention(*leaves, 2, "BNSD", keep_prob=0.5, dropout_mask=mask.npu())
+    result = OPS.npu_fusion_attention(*leaves, 2, "BNSD", keep_prob=0.5, dropout_mask=mask.npu())
     own = [one.clone().requires_grad_() for one in (q, k, v)]
     out, *_ = reference(*own, keep=keep, keep_prob=0.5)
-    check(found[0], out.detach())
-    assert found[6] == mask.numel()
+    check(result[0], out.detach())
+    assert result[6] == mask.numel()
     grad = rand(*out.shape, seed=9)
-    found[0].backward(grad.npu())
+    result[0].backward(grad.npu())
     for leaf, want in zip(leaves, torch.autograd.grad(out, own, grad), strict=True):
         check(leaf.grad, want)
 
@@ -58,14 +58,14 @@ def test_dropout_gradient_operator(version):
     leaves = [rand(2, 2, 6, 4, seed=seed).npu().requires_grad_() for seed in range(3)]
     grad = rand(2, 2, 6, 4, seed=8).npu()
     name = "npu_fusion_attention" if version == 1 else "npu_fusion_attention_v3"
-    found = getattr(OPS, name)(*leaves, 2, "BNSD", keep_prob=0.7)
-    found[0].backward(grad)
-    seed, offset = found[4], found[5]
+    result = getattr(OPS, name)(*leaves, 2, "BNSD", keep_prob=0.7)
+    result[0].backward(grad)
+    seed, offset = result[4], result[5]
     assert isinstance(seed, int if version == 1 else Tensor)
     backward = OPS.npu_fusion_attention_grad if version == 1 else OPS.npu_fusion_attention_grad_v3
     grads = backward(
-        *(one.detach() for one in leaves), grad, 2, "BNSD", softmax_max=found[1], softmax_sum=found[2],
-        attention_in=found[0].detach(), keep_prob=0.7, seed=seed, offset=offset,
+        *(one.detach() for one in leaves), grad, 2, "BNSD", softmax_max=result[1], softmax_sum=result[2],
+        attention_in=result[0].detach(), keep_prob=0.7, seed=seed, offset=offset,
     )  # fmt: skip
     for leaf, other in zip(leaves, grads, strict=False):
         check(other, leaf.grad.cpu())
@@ -75,23 +75,23 @@ def test_dropout_gradient_operator(version):
 def test_third_form_with_outputs_and_shapes():
     q, k, v = (rand(10, 2, 4, seed=seed).float().npu() for seed in range(3))
     ends = torch.tensor([4, 10])
-    found = OPS.npu_fusion_attention_v3(q, k, v, 2, "TND", actual_seq_qlen=ends, actual_seq_kvlen=ends)
+    result = OPS.npu_fusion_attention_v3(q, k, v, 2, "TND", actual_seq_qlen=ends, actual_seq_kvlen=ends)
     targets = {
         "attention_score": torch.empty_like(q), "softmax_max": torch.empty(10, 2, 8).npu(),
         "softmax_sum": torch.empty(10, 2, 8).npu(), "softmax_out": torch.empty(0).npu(),
         "seed": torch.empty(1, dtype=torch.int64).npu(), "offset": torch.empty(1, dtype=torch.int64).npu(),
     }  # fmt: skip
     OPS.npu_fusion_attention_v3.out(q, k, v, 2, "TND", actual_seq_qlen=ends, actual_seq_kvlen=ends, **targets)
-    assert torch.equal(targets["attention_score"], found[0]) and torch.equal(targets["softmax_sum"], found[2])
+    assert torch.equal(targets["attention_score"], result[0]) and torch.equal(targets["softmax_sum"], result[2])
     shapes = OPS._npu_fusion_attention_v3_infer_output(q, k, v, 2, "TND")
-    assert [one.shape for one in shapes] == [one.shape for one in found[:3]]
+    assert [one.shape for one in shapes] == [one.shape for one in result[:3]]
     assert OPS._npu_fusion_attention_v3_get_max_workspace(q, k, v, 2, "TND").numel() == 0
     grads = OPS.npu_fusion_attention_grad_v3(
-        q, k, v, q, 2, "TND", softmax_max=found[1], softmax_sum=found[2], actual_seq_qlen=ends, actual_seq_kvlen=ends
+        q, k, v, q, 2, "TND", softmax_max=result[1], softmax_sum=result[2], actual_seq_qlen=ends, actual_seq_kvlen=ends
     )
     made = [torch.empty_like(one) for one in grads]
     OPS.npu_fusion_attention_grad_v3.out(
-        q, k, v, q, 2, "TND", softmax_max=found[1], softmax_sum=found[2], actual_seq_qlen=ends, actual_seq_kvlen=ends,
+        q, k, v, q, 2, "TND", softmax_max=result[1], softmax_sum=result[2], actual_seq_qlen=ends, actual_seq_kvlen=ends,
         dq=made[0], dk=made[1], dv=made[2], dpse=made[3], dsink=made[4],
     )  # fmt: skip
     assert all(torch.equal(one, other) for one, other in zip(grads, made, strict=True))

@@ -53,14 +53,14 @@ def test_caches_of_int8(mode: str) -> None:
     index = torch.tensor([1, 4]) if mode == "contiguous" else torch.tensor([0, 9, 3, 13, 6, 7])
     slots = [1, 2, 3, 11, 12, 13] if mode == "contiguous" else index.tolist()
     moved = [one.npu() for one in (x, cos, sin)]
-    found = OPS.npu_rope_quant_kvcache(
+    result = OPS.npu_rope_quant_kvcache(
         *moved, *caches, index.int().npu(), scales[0].npu(), scales[1].npu(), SPLITS, offset_k=offsets[0].npu(),
         offset_v=offsets[1].npu(), kv_output=True, cache_mode=mode,
     )  # fmt: skip
     q, k, v, *stored = wanted(x, cos, sin, scales, offsets)
-    for one, expected in zip(found[:3], (q, k, v), strict=True):
+    for one, expected in zip(result[:3], (q, k, v), strict=True):
         check(one, expected)
-    for cache, returned, expected in zip(caches, found[3:], stored, strict=True):
+    for cache, returned, expected in zip(caches, result[3:], stored, strict=True):
         flat = cache.view(-1, KV, WIDTH)
         near(flat[slots], expected.flatten(0, 1))
         rest = [one for one in range(BATCH * 7) if one not in slots]
@@ -93,14 +93,14 @@ def test_sums_become_numbers_first() -> None:
         torch.randn(hidden, generator=made),
     ):
         caches = [torch.zeros(BATCH, ROWS, KV, WIDTH, dtype=torch.int8).npu() for _ in range(2)]
-        found = OPS.npu_dequant_rope_quant_kvcache(
+        result = OPS.npu_dequant_rope_quant_kvcache(
             sums.npu(), cos.npu(), sin.npu(), *caches, index, scales[0].npu(), scales[1].npu(), SPLITS,
             weight_scale=weight.npu(), activation_scale=token.npu(), bias=bias.npu(), kv_output=True,
         )  # fmt: skip
         factor = weight.double() * token.double().view(BATCH, ROWS, 1)
         numbers = (sums + bias) * factor if bias.dtype == torch.int32 else sums * factor + bias
         expected = wanted(numbers, cos, sin, scales, None)
-        for one, right in zip(found[:3], expected[:3], strict=True):
+        for one, right in zip(result[:3], expected[:3], strict=True):
             check(one, right, 1e-4)
         near(caches[0], expected[3])
     with pytest.raises(RuntimeError, match="need a weight_scale"):

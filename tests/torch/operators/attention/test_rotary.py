@@ -27,10 +27,10 @@ def _turned(x: Tensor, angles: Tensor, mode: str) -> Tensor:
     """Pairs as complex numbers, multiplied by exp(i angle)."""
     half = x.shape[-1] // 2
     first, second = (x[..., :half], x[..., half:]) if mode == "half" else (x[..., ::2], x[..., 1::2])
-    found = torch.complex(first, second) * torch.polar(torch.ones_like(angles), angles)
+    result = torch.complex(first, second) * torch.polar(torch.ones_like(angles), angles)
     if mode == "half":
-        return torch.cat((found.real, found.imag), -1)
-    return torch.stack((found.real, found.imag), -1).flatten(-2)
+        return torch.cat((result.real, result.imag), -1)
+    return torch.stack((result.real, result.imag), -1).flatten(-2)
 
 
 @pytest.mark.parametrize("mode", ["half", "interleave"])
@@ -43,8 +43,8 @@ def test_rotary_mul_is_a_complex_product(mode: str, layout: str) -> None:
     x, angles = torch.randn(shape, dtype=torch.float64), _angles(5, 8)
     cos, sin = (one.reshape(wide) for one in _tables(angles, mode))
     wanted = _turned(x, angles.reshape(*wide[:-1], 4), mode)
-    found = ops.npu_rotary_mul(x.npu(), cos.npu(), sin.npu(), mode)
-    torch.testing.assert_close(found.cpu(), wanted)
+    result = ops.npu_rotary_mul(x.npu(), cos.npu(), sin.npu(), mode)
+    torch.testing.assert_close(result.cpu(), wanted)
 
 
 @pytest.mark.parametrize("mode", ["half", "interleave"])
@@ -87,10 +87,10 @@ def test_rotary_mul_of_many_rows(dtype: torch.dtype) -> None:
     cos, sin = (one.reshape(1, 1300, 1, 128).to(dtype) for one in _tables(angles, "half"))
     x = x.to(dtype)
     wanted = _turned(x.double(), angles.reshape(1, 1300, 1, 64), "half")
-    found = ops.npu_rotary_mul(x.npu(), cos.npu(), sin.npu())
+    result = ops.npu_rotary_mul(x.npu(), cos.npu(), sin.npu())
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.cpu().double(), wanted, rtol=tolerance, atol=tolerance)
+    assert result.dtype == dtype
+    torch.testing.assert_close(result.cpu().double(), wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_rotation_matrix_does_what_the_mode_does() -> None:
@@ -99,8 +99,8 @@ def test_rotation_matrix_does_what_the_mode_does() -> None:
     cos, sin = (one.reshape(1, 5, 1, 8).npu() for one in _tables(_angles(5, 8), "half"))
     matrix = torch.zeros(8, 8, dtype=torch.float64)
     matrix[4:, :4], matrix[:4, 4:] = -torch.eye(4), torch.eye(4)
-    found = ops.npu_rotary_mul(x, cos, sin, "half", matrix.npu())
-    torch.testing.assert_close(found, ops.npu_rotary_mul(x, cos, sin))
+    result = ops.npu_rotary_mul(x, cos, sin, "half", matrix.npu())
+    torch.testing.assert_close(result, ops.npu_rotary_mul(x, cos, sin))
 
 
 def test_apply_to_query_and_key_in_place() -> None:
@@ -108,8 +108,8 @@ def test_apply_to_query_and_key_in_place() -> None:
     query, key = torch.randn(2, 5, 4, 8).npu(), torch.randn(2, 5, 1, 8).npu()
     cos, sin = (one.float().reshape(1, 5, 1, 8).npu() for one in _tables(_angles(5, 8), "half"))
     wanted = [ops.npu_rotary_mul(one, cos, sin) for one in (query, key)]
-    found = ops.npu_apply_rotary_pos_emb(query, key, cos, sin)
-    for mine, theirs, given in zip(found, wanted, (query, key), strict=True):
+    result = ops.npu_apply_rotary_pos_emb(query, key, cos, sin)
+    for mine, theirs, given in zip(result, wanted, (query, key), strict=True):
         torch.testing.assert_close(mine, theirs)
         torch.testing.assert_close(given, theirs)
     with pytest.raises(RuntimeError, match="layout must be one of BSND, SBND, BNSD, TND, not 'BSH'"):
@@ -130,9 +130,9 @@ def test_interleave_rope_takes_the_pairs_apart() -> None:
     torch.manual_seed(0)
     x, angles = torch.randn(2, 3, 5, 8, dtype=torch.float64), _angles(5, 8)
     cos, sin = _tables(angles, "half")
-    found = ops.npu_interleave_rope(x.npu(), cos.reshape(1, 1, 5, 8).npu(), sin.reshape(1, 1, 5, 8).npu())
+    result = ops.npu_interleave_rope(x.npu(), cos.reshape(1, 1, 5, 8).npu(), sin.reshape(1, 1, 5, 8).npu())
     turned = _turned(x, angles.reshape(1, 1, 5, 4), "interleave")
-    torch.testing.assert_close(found.cpu(), torch.cat((turned[..., ::2], turned[..., 1::2]), -1))
+    torch.testing.assert_close(result.cpu(), torch.cat((turned[..., ::2], turned[..., 1::2]), -1))
 
 
 @pytest.mark.parametrize("mode", ["half", "interleave"])
@@ -142,8 +142,8 @@ def test_mrope_reads_the_cache_at_the_positions(mode: str) -> None:
     cache = torch.cat((angles.cos(), angles.sin()), -1).npu()
     query, key = torch.randn(3, 16, dtype=torch.float64), torch.randn(3, 8, dtype=torch.float64)
     places = torch.tensor([7, 0, 19])
-    found = ops.npu_mrope(places.npu(), query.npu(), key.npu(), cache, 8, rotary_mode=mode)
-    for mine, given in zip(found, (query, key), strict=True):
+    result = ops.npu_mrope(places.npu(), query.npu(), key.npu(), cache, 8, rotary_mode=mode)
+    for mine, given in zip(result, (query, key), strict=True):
         wanted = _turned(given.reshape(3, -1, 8), angles[places].unsqueeze(1), mode).reshape(given.shape)
         torch.testing.assert_close(mine.cpu(), wanted)
 

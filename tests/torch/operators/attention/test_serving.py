@@ -55,13 +55,13 @@ def test_latent_cache():
     index = torch.tensor([[0, 2, 4], [1, 3, 5]])
     caches = [torch.zeros(2, 1, 6, 4).npu(), torch.zeros(2, 1, 6, 8).npu()]
     given = [one.npu() for one in (kv, gamma, cos, sin, index)]
-    found = OPS.npu_kv_rmsnorm_rope_cache(*given, *caches, is_output_kv=True)
-    check(found[2], turned)
-    check(found[3], latent)
+    result = OPS.npu_kv_rmsnorm_rope_cache(*given, *caches, is_output_kv=True)
+    check(result[2], turned)
+    check(result[3], latent)
     for at in range(2):
         for row in range(3):
             check(caches[0][at, 0, index[at, row]], turned[at, 0, row])
-            check(found[1][at, 0, index[at, row]], latent[at, 0, row])
+            check(result[1][at, 0, index[at, row]], latent[at, 0, row])
     pages = [torch.zeros(3, 4, 1, 4).npu(), torch.zeros(3, 4, 1, 8).npu()]
     slots = torch.tensor([11, -1, 3, 0, 5, 6]).npu()
     OPS.npu_kv_rmsnorm_rope_cache_v2(*given[:4], slots, *pages, cache_mode="PA")
@@ -79,7 +79,7 @@ def test_packed_qkv_cache():
     k = rope(rms(heads[:, 2:3], gammas[1], 1e-6), cos[:, None], sin[:, None], False)
     out, caches = torch.zeros(3, 32).npu(), [torch.zeros(2, 4, 1, 16).npu() for _ in range(2)]
     moved = [one.npu() for one in (qkv, *gammas, cos, sin)]
-    found = OPS.npu_qkv_rms_norm_rope_cache(
+    result = OPS.npu_qkv_rms_norm_rope_cache(
         *moved,
         torch.tensor([1, 7, 4]).npu(),
         out,
@@ -90,7 +90,7 @@ def test_packed_qkv_cache():
         is_output_qkv=True,
     )
     check(out, q)
-    check(found[1], k.flatten(1))
+    check(result[1], k.flatten(1))
     check(caches[0].view(-1, 16)[7], k[1, 0])
     check(caches[1].view(-1, 16)[4], heads[2, 3])
 
@@ -108,12 +108,12 @@ def test_mla_prolog():
     ckv, kr = rms(down[..., :8], gk).view(-1, 8), rope(down[..., 8:], cos, sin, True).view(-1, 4)
     moved = [one.npu() for one in (x, wdq, wuq, wuk, wdkv, gq, gk, sin, cos)]
     caches = [torch.zeros(2, 4, 1, 8).npu(), torch.zeros(2, 4, 1, 4).npu()]
-    found = OPS.npu_mla_prolog(*moved, slots.npu(), *caches)
-    check(found[0], query, 1e-4)
-    check(found[1], query_rope, 1e-4)
+    result = OPS.npu_mla_prolog(*moved, slots.npu(), *caches)
+    check(result[0], query, 1e-4)
+    check(result[1], query_rope, 1e-4)
     for row, slot in enumerate(slots.flatten().tolist()):
         check(caches[0].view(-1, 8)[slot], ckv[row], 1e-4)
-        check(found[3].view(-1, 4)[slot], kr[row], 1e-4)
+        check(result[3].view(-1, 4)[slot], kr[row], 1e-4)
     third = OPS.npu_mla_prolog_v3(*moved, *caches, cache_index=slots.npu(), query_norm_flag=True)
     check(third[0], query, 1e-4)
     check(third[3], norm, 1e-4)
@@ -134,10 +134,10 @@ def test_partial_outputs_and_steps():
     assert positions.tolist() == [5, 8, 0] and slots.tolist() == [3 * 8 + 5, 6 * 8, 0]
 
 
-def test_sampling():
+def test_top_k_and_top_p_keep_the_likeliest():
     logits = rand(4, 20)
     p, k = torch.tensor([0.3, 0.9, 1.0, 0.5]), torch.tensor([5, 3, 20, 1])
-    found = OPS.npu_top_k_top_p(logits.npu(), p.npu(), k.npu()).cpu()
+    result = OPS.npu_top_k_top_p(logits.npu(), p.npu(), k.npu()).cpu()
     for row in range(4):
         order = logits[row].argsort(descending=True).tolist()[: int(k[row])]
         shares = torch.softmax(logits[row, order], 0)
@@ -147,10 +147,10 @@ def test_sampling():
                 break
             kept.append(place)
             total += share
-        assert sorted(kept) == (found[row] > -math.inf).nonzero().flatten().tolist()
-        assert torch.equal(found[row, kept], logits[row, kept])
+        assert sorted(kept) == (result[row] > -math.inf).nonzero().flatten().tolist()
+        assert torch.equal(result[row, kept], logits[row, kept])
     index, values = OPS.npu_top_k_top_p_sample(logits.npu(), k.npu(), p.npu(), is_need_logits=True)
-    assert torch.equal(index.cpu(), logits.argmax(-1)) and torch.equal(values.cpu(), found)
+    assert torch.equal(index.cpu(), logits.argmax(-1)) and torch.equal(values.cpu(), result)
     q = torch.ones(4, 20)
     q[1, logits[1].argmax()] = 1e6
     index, _ = OPS.npu_top_k_top_p_sample(logits.npu(), k.npu(), p.npu(), q.npu())

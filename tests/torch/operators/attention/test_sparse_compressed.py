@@ -88,8 +88,8 @@ def test_derivatives_half_precision_and_fake_tensors() -> None:
     grad = rand(8, HEADS, 6, seed=7, dtype=torch.float64)
     wanted = torch.autograd.grad(torch.cat(parts), leaves, grad)
     moved = [one.detach().npu().requires_grad_() for one in leaves]
-    found = torch.autograd.grad(OPS.npu_nsa_compress_attention(*moved, 0.3, *SIZES, **ENDS)[0], moved, grad.npu())
-    for one, expected in zip(found, wanted, strict=True):
+    result = torch.autograd.grad(OPS.npu_nsa_compress_attention(*moved, 0.3, *SIZES, **ENDS)[0], moved, grad.npu())
+    for one, expected in zip(result, wanted, strict=True):
         check(one, expected, 1e-8)
     half = [one.detach().npu() for one in problem(torch.bfloat16)]
     out, _, top, _ = OPS.npu_nsa_compress_attention(*half, 0.3, *SIZES, **ENDS)
@@ -102,11 +102,11 @@ def test_derivatives_half_precision_and_fake_tensors() -> None:
 
 def test_one_sequence_needs_no_lengths() -> None:
     q, k, v = (one.npu() for one in problem())
-    found = OPS.npu_nsa_compress_attention(q, k, v, 0.3, *SIZES)
+    result = OPS.npu_nsa_compress_attention(q, k, v, 0.3, *SIZES)
     given = OPS.npu_nsa_compress_attention(
         q, k, v, 0.3, *SIZES, actual_seq_qlen=[8], actual_cmp_seq_kvlen=[20], actual_sel_seq_kvlen=[6]
     )
-    for one, other in zip(found, given, strict=True):
+    for one, other in zip(result, given, strict=True):
         assert torch.equal(one, other)
 
 
@@ -146,7 +146,7 @@ def test_compressed_keys_of_the_last_block() -> None:
     pages, weight = rand(6, 4, KV, WIDTH), rand(SIZE, KV, seed=1)
     table, lengths, slots = torch.tensor([[5, 1, 0], [2, 4, 3], [0, 5, 2]]), [6, 9, 3], torch.tensor([4, 0, 2])
     cache = torch.full((2, 3, KV, WIDTH), 7.0).npu()
-    found = OPS.npu_nsa_compress_infer(
+    result = OPS.npu_nsa_compress_infer(
         pages.npu(),
         weight.npu(),
         slots.int().npu(),
@@ -162,7 +162,7 @@ def test_compressed_keys_of_the_last_block() -> None:
     wanted[4] = sum(
         weight[t, :, None].double() * keys[2 + t] for t in range(SIZE)
     )  # 9 keys end no block, 3 are too few
-    check(found.view(6, KV, WIDTH), wanted)
-    assert found.data_ptr() == cache.data_ptr()
+    check(result.view(6, KV, WIDTH), wanted)
+    assert result.data_ptr() == cache.data_ptr()
     with pytest.raises(RuntimeError, match="weight must be"):
         OPS.npu_nsa_compress_infer(pages.npu(), weight.t().npu(), slots.npu(), SIZE, STRIDE, 4, cache=cache)

@@ -77,8 +77,8 @@ def test_gradients_of_selected_blocks() -> None:
     wanted = torch.autograd.grad(out, leaves, grad)
     moved = [one.detach().npu() for one in leaves]
     made = OPS.npu_nsa_select_attention(*moved, topk.npu(), 0.4, HEADS, BLOCK, 2, **ends())
-    found = OPS.npu_nsa_select_attention_grad(grad.npu(), *moved, *made, topk.npu(), 0.4, HEADS, BLOCK, 2, **ends())
-    for one, expected in zip(found, wanted, strict=True):
+    result = OPS.npu_nsa_select_attention_grad(grad.npu(), *moved, *made, topk.npu(), 0.4, HEADS, BLOCK, 2, **ends())
+    for one, expected in zip(result, wanted, strict=True):
         check(one, expected, 1e-8)
 
 
@@ -148,8 +148,8 @@ def test_gradients_of_the_index() -> None:
     )  # fmt: skip
     wanted = torch.autograd.grad(total, leaves)
     moved = [one.detach().npu() for one in leaves]
-    found = OPS.npu_lightning_indexer_grad(moved[0], moved[1], dy.npu(), chosen.npu(), moved[2])
-    for one, expected in zip(found, wanted, strict=True):
+    result = OPS.npu_lightning_indexer_grad(moved[0], moved[1], dy.npu(), chosen.npu(), moved[2])
+    for one, expected in zip(result, wanted, strict=True):
         check(one, expected, 1e-9)
     half = OPS.npu_lightning_indexer_grad(
         *(one.bfloat16() for one in (moved[0], moved[1], dy.npu())), chosen.npu(), moved[2].bfloat16()
@@ -180,14 +180,14 @@ def test_index_of_quantised_keys() -> None:
     q, k = (torch.randint(-127, 128, (2, n, h, 5), generator=made, dtype=torch.int8) for n, h in ((4, 3), (6, 1)))
     scales = [torch.rand(2, 4, 3, generator=made) + 0.1, torch.rand(2, 6, 1, generator=made) + 0.1]
     w = torch.rand(2, 4, 3, generator=made)
-    found = OPS.npu_quant_lightning_indexer(
+    result = OPS.npu_quant_lightning_indexer(
         q.npu(), k.npu(), w.npu(), scales[0].npu(), scales[1].npu(), 0, 0, sparse_count=3
     )
     for b in range(2):
         for r in range(4):
             numbers = (q.double() * scales[0][..., None], k.double() * scales[1][..., None], w.double())
             scores = torch.stack([score(*numbers, b, r, c) for c in range(r + 3)])
-            assert found[b, r, 0].tolist() == scores.topk(3).indices.tolist()
+            assert result[b, r, 0].tolist() == scores.topk(3).indices.tolist()
     with pytest.raises(RuntimeError, match="key_quant_mode must be 0"):
         OPS.npu_quant_lightning_indexer(q.npu(), k.npu(), w.npu(), scales[0].npu(), scales[1].npu(), 0, 1)
 
@@ -222,10 +222,10 @@ def test_gradients_of_chosen_keys(with_rope: bool) -> None:
         query_rope=moved[3] if with_rope else None, key_rope=moved[4] if with_rope else None,
     )  # fmt: skip
     check(kept[0], out.detach(), 1e-9)
-    found = OPS.npu_sparse_flash_attention_grad(*moved[:3], chosen.npu(), grad.npu(), *kept, 0.5, 1, *moved[3:])
-    for one, expected in zip(found, wanted, strict=False):
+    result = OPS.npu_sparse_flash_attention_grad(*moved[:3], chosen.npu(), grad.npu(), *kept, 0.5, 1, *moved[3:])
+    for one, expected in zip(result, wanted, strict=False):
         check(one, expected, 1e-9)
-    assert with_rope or found[3].numel() == found[4].numel() == 0
+    assert with_rope or result[3].numel() == result[4].numel() == 0
 
 
 def test_bad_arguments() -> None:

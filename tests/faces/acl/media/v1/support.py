@@ -106,5 +106,5 @@ def channel(mode: int | None = None) -> int:
 
 def roi(left: int, top: int, width: int, height: int) -> int:
     """A region by its corner and size; the manual counts the last row and column in."""
-    made: int = acl.media.dvpp_create_roi_config(left, left + width - 1, top, top + height - 1)
-    return made
+    handle: int = acl.media.dvpp_create_roi_config(left, left + width - 1, top, top + height - 1)
+    return handle

@@ -1,4 +1,4 @@
-"""acl.media: picture-processing channels (dvpp.md 3.2)."""
+"""acl.media: picture-processing channels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_creating_and_destroying_twice() -> None:
     assert "no open channel" in message()
 
 
-def test_without_a_context() -> None:
+def test_a_channel_needs_a_context() -> None:
     desc = in_thread(media.dvpp_create_channel_desc)
     assert desc
     assert in_thread(lambda: media.dvpp_create_channel(desc)) == 107002
@@ -154,7 +154,7 @@ def test_a_channel_goes_with_its_device() -> None:
     ok(resize(desc))
 
 
-def test_after_finalize() -> None:
+def test_a_channel_is_gone_after_finalize() -> None:
     desc = channel()
     ok(acl.finalize())
     assert media.dvpp_destroy_channel(desc) == 100000

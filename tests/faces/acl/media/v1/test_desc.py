@@ -1,4 +1,4 @@
-"""acl.media: descriptions of pictures, packets, regions and settings (dvpp.md 3.3)."""
+"""acl.media: descriptions of pictures, packets, regions and settings."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_resize_and_jpeg_settings() -> None:
     assert media.dvpp_set_jpege_config_level(jpeg, 101) == 100000
 
 
-def test_border_settings() -> None:
+def test_settings_of_borders_are_kept_and_checked() -> None:
     border = media.dvpp_create_border_config()
     ok(media.dvpp_set_border_config_border_type(border, 3))
     assert media.dvpp_get_border_config_border_type(border) == 3

@@ -1,4 +1,4 @@
-"""acl.media: JPEG decoding and encoding (dvpp.md 3.5, 7.3, 7.4, 8.2, 8.3). Numbers come from Pillow and FFmpeg."""
+"""acl.media: JPEG decoding and encoding. Numbers come from Pillow and FFmpeg."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def planes(data: bytes) -> list[Array]:
     """Y, U and V as FFmpeg decodes them."""
     codec: Any = av.CodecContext.create("mjpeg", "r")
     frame = codec.decode(av.Packet(data))[0]
-    found = []
+    arrays = []
     for plane in frame.planes:
-        found.append(np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width])
-    return found
+        arrays.append(np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width])
+    return arrays
 
 
 def host(data: bytes) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def decode(data: bytes, form: int, stream: int = 0, ch: int = 0) -> Output:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_image_info(sampling: str) -> None:
+def test_a_header_tells_size_and_sampling(sampling: str) -> None:
     data = jpeg(130, 70, sampling)
     assert media.dvpp_jpeg_get_image_info(*host(data)) == (130, 70, 3, 0)
     assert media.dvpp_jpeg_get_image_info_v2(*host(data)) == (130, 70, 3, SAMPLINGS[sampling], 0)
@@ -136,7 +136,7 @@ def test_headers_at_addresses_that_are_none() -> None:
 
 
 @pytest.mark.parametrize(("form", "halves"), [(NV12, 3), (4, 4), (6, 6), (RGB, 6)])
-def test_predicted_size(form: int, halves: int) -> None:
+def test_the_predicted_size_is_that_of_the_padded_picture(form: int, halves: int) -> None:
     data = jpeg(130, 70, "4:4:4")
     assert ok(media.dvpp_jpeg_predict_dec_size(*host(data), form)) == up(130, 64) * up(70, 16) * halves // 2
     assert media.dvpp_jpeg_predict_dec_size(*host(data), 999) == (0, 100000)
@@ -152,7 +152,7 @@ def test_the_native_size_follows_the_file() -> None:
 
 
 @pytest.mark.parametrize("form", [NV12, NV21])
-def test_decode_420(form: int) -> None:
+def test_a_picture_is_decoded_with_its_description_filled_in(form: int) -> None:
     data = jpeg(130, 70)
     output = decode(data, form)
     ok(acl.rt.synchronize_stream(0))
@@ -283,7 +283,7 @@ def test_streams_decode_beside_each_other() -> None:
     for stream in streams:
         ok(acl.rt.synchronize_stream(stream))
     first = outputs[0].rows()
-    assert all((one.rows() == first).all() and one.get("ret_code") == 0 for one in outputs)
+    assert all((output.rows() == first).all() and output.get("ret_code") == 0 for output in outputs)
 
 
 # ---- encoding --------------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def encode(source: Pic, level: int | None, room: int | None = None) -> tuple[int
 
 
 @pytest.mark.parametrize("form", [NV12, NV21, YUYV])
-def test_encode(form: int) -> None:
+def test_an_encoded_picture_is_read_by_others(form: int) -> None:
     source = nv12(96, 64, form=form) if form != YUYV else Pic(YUYV, 96, 64)
     if form == YUYV:
         y, x = np.mgrid[0:64, 0:96]
@@ -318,7 +318,7 @@ def test_encode(form: int) -> None:
     assert np.abs(luma(data).astype(int) - wanted).mean() < 2
 
 
-def test_levels() -> None:
+def test_a_higher_level_makes_a_larger_file() -> None:
     source = nv12(256, 128)
     sizes = {level: len(encode(source, level)[1]) for level in (1, 50, 100, 0, None)}
     assert sizes[1] < sizes[50] < sizes[100] == sizes[0] == sizes[None]

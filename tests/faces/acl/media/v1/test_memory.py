@@ -1,4 +1,4 @@
-"""acl.media: media memory (dvpp.md 3.1)."""
+"""acl.media: media memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_frees_that_are_refused() -> None:
     assert acl.media.dvpp_free(acl.media.dvpp_create_pic_desc()) == 107000
 
 
-def test_after_finalize() -> None:
+def test_media_memory_is_refused_after_finalize() -> None:
     ptr = ok(acl.media.dvpp_malloc(100))
     ok(acl.finalize())
     assert acl.media.dvpp_malloc(100) == (0, 100001)

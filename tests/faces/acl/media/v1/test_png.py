@@ -1,4 +1,4 @@
-"""acl.media: PNG decoding (dvpp.md 3.5, 7.5, 8.4). Numbers come from Pillow."""
+"""acl.media: PNG decoding. Numbers come from Pillow."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def decode(data: bytes, form: int) -> tuple[int, Array]:
 
 
 @pytest.mark.parametrize(("mode", "components"), [("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4)])
-def test_image_info(mode: str, components: int) -> None:
+def test_a_header_tells_size_and_components(mode: str, components: int) -> None:
     data = png(mode)
     assert media.dvpp_png_get_image_info(acl.util.bytes_to_ptr(data), len(data)) == (130, 70, components, 0)
     assert media.dvpp_png_get_image_info(*upload(data)) == (130, 70, components, 0)
 
 
 @pytest.mark.parametrize(("form", "channels"), [(RGB, 3), (RGBA, 4)])
-def test_predicted_size(form: int, channels: int) -> None:
+def test_the_predicted_size_is_that_of_the_padded_picture(form: int, channels: int) -> None:
     data = png("RGBA")
     size = ok(media.dvpp_png_predict_dec_size(acl.util.bytes_to_ptr(data), len(data), form))
     assert size == up(130, 128) * channels * up(70, 16)
@@ -62,7 +62,7 @@ def test_predicted_size(form: int, channels: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
-def test_decode_to_rgb(mode: str) -> None:
+def test_a_picture_is_decoded_to_rgb(mode: str) -> None:
     desc, pixels = decode(png(mode), RGB)
     assert media.dvpp_get_pic_desc_width_stride(desc) == 256 * 3
     assert media.dvpp_get_pic_desc_height_stride(desc) == 80
@@ -72,7 +72,7 @@ def test_decode_to_rgb(mode: str) -> None:
 
 
 @pytest.mark.parametrize("form", [RGBA, UNKNOWN])
-def test_decode_with_alpha(form: int) -> None:
+def test_a_picture_is_decoded_with_alpha(form: int) -> None:
     desc, pixels = decode(png("RGBA"), form)
     assert media.dvpp_get_pic_desc_format(desc) == RGBA
     np.testing.assert_array_equal(pixels, np.asarray(image("RGBA")))
@@ -85,7 +85,7 @@ def test_the_format_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("data", [b"no png at all, but long enough", png("RGB")[:300], png("RGB")[:20]], ids=range(3))
-def test_damaged_files(data: bytes) -> None:
+def test_damaged_files_are_refused(data: bytes) -> None:
     ptr, desc = ok(media.dvpp_malloc(1 << 20)), media.dvpp_create_pic_desc()
     ok(media.dvpp_set_pic_desc_data(desc, ptr))
     ok(media.dvpp_set_pic_desc_size(desc, 1 << 20))

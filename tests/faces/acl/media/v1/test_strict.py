@@ -1,4 +1,4 @@
-"""acl.media: what a board refuses is refused in strict mode and noted else (reference sections 6.3, 7.2 to 7.4, 7.7, 7.9, 8.1, 8.5, 8.6)."""
+"""acl.media: what a board refuses is refused in strict mode and noted else."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def board(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the rules write into the log."""
-    found: list[str] = []
-    writer = type("Log", (), {"write": lambda self, level, text, *more: found.append(text)})()
+    texts: list[str] = []
+    writer = type("Log", (), {"write": lambda self, level, text, *more: texts.append(text)})()
     monkeypatch.setattr(rules, "log", lambda: writer)
     rules._note.cache_clear()
-    return found
+    return texts
 
 
 def over(code: int) -> int:

@@ -1,4 +1,4 @@
-"""Video decoding of acl.media, compared with FFmpeg (reference sections 3.6, 7.6, 8.5, 9.2 and 10)."""
+"""Video decoding of acl.media, compared with FFmpeg."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def test_one_input_buffer_for_all_packets() -> None:
         ok(acl.media.vdec_send_frame(vdec.desc, stream, output(BYTES), vdec.frame, index))
     ok(acl.rt.memset(buffer, len(packets[0]), 0xFF, len(packets[0])))
     vdec.close()
-    found = [(index, download(address, BYTES)) for index, address in seen]
-    assert found == [(index, picture.tobytes()) for index, picture in wanted]
+    pictures = [(index, download(address, BYTES)) for index, address in seen]
+    assert pictures == [(index, picture.tobytes()) for index, picture in wanted]
 
 
-def test_at_once() -> None:
+def test_a_picture_comes_at_once_when_asked() -> None:
     """out_mode 1: the picture comes with its own packet, without waiting for the next."""
     packets = video("hevc", 5)
     with Vdec(H265, out_mode=1) as vdec:
@@ -129,7 +129,7 @@ def test_at_once() -> None:
 
 @pytest.mark.parametrize(("form", "word"), [(NV21, "nv21"), (RGB, "rgb24"), (BGR, "bgr24")])
 @pytest.mark.parametrize("place", ["channel", "picture"])
-def test_formats(form: int, word: str, place: str) -> None:
+def test_pictures_come_in_the_format_that_was_asked_for(form: int, word: str, place: str) -> None:
     packets = video("h264", 3)
     size = WIDTH * HEIGHT * 3 // (2 if form == NV21 else 1)
     channel = {"out_pic_format": form if place == "channel" else NV12}
@@ -142,8 +142,8 @@ def test_formats(form: int, word: str, place: str) -> None:
         if form == NV21:
             assert result.pixels == nv21(picture)
         else:
-            found = np.frombuffer(result.pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
-            assert np.abs(found - full_range(picture, form)).max() <= 2
+            pixels = np.frombuffer(result.pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
+            assert np.abs(pixels - full_range(picture, form)).max() <= 2
 
 
 def full_range(picture: np.ndarray[Any, Any], form: int) -> np.ndarray[Any, Any]:
@@ -152,11 +152,11 @@ def full_range(picture: np.ndarray[Any, Any], form: int) -> np.ndarray[Any, Any]
     chroma = picture[HEIGHT:].reshape(HEIGHT // 2, WIDTH // 2, 2).astype(float) - 128
     u, v = (np.repeat(np.repeat(chroma[..., n], 2, 0), 2, 1) for n in (0, 1))
     rgb = np.stack([luma + 1.402 * v, luma - 0.344136 * u - 0.714136 * v, luma + 1.772 * u], -1)
-    found = np.clip(np.rint(rgb), 0, 255).astype(int)
-    return found if form == RGB else found[..., ::-1]
+    values = np.clip(np.rint(rgb), 0, 255).astype(int)
+    return values if form == RGB else values[..., ::-1]
 
 
-def test_another_matrix() -> None:
+def test_the_channel_may_use_another_matrix() -> None:
     (data,) = video("h264", 1)
     with Vdec(H264_MAIN, out_pic_format=BGR) as wide, Vdec(H264_MAIN, 1, out_pic_format=BGR) as narrow:
         assert acl.media.vdec_get_channel_desc_param(wide.desc, 0) == (4, 0, 0)
@@ -167,12 +167,12 @@ def test_another_matrix() -> None:
         ok(narrow.send(data, WIDTH * HEIGHT * 3))
         ok(wide.send(data, WIDTH * HEIGHT * 3))
     wanted = cv2.cvtColor(reference("h264", (data,))[0][1], cv2.COLOR_YUV2BGR_NV12).astype(int)
-    found = np.frombuffer(narrow.results[0].pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
-    assert np.abs(found - wanted).max() <= 2
+    pixels = np.frombuffer(narrow.results[0].pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).astype(int)
+    assert np.abs(pixels - wanted).max() <= 2
     assert wide.results[0].pixels != narrow.results[0].pixels
 
 
-def test_scaling() -> None:
+def test_pictures_are_scaled_to_the_size_that_was_asked_for() -> None:
     packets = video("h264", 3)
     fields = {"width": 80, "height": 64, "width_stride": 96, "height_stride": 64}
     with Vdec() as vdec:
@@ -223,17 +223,17 @@ def test_strides_fit_the_buffer(soc: str, size: int, stride: int, monkeypatch: p
     assert (rows == reference("h264", packets)[0][1]).all()
 
 
-def test_ten_bits() -> None:
+def test_streams_of_ten_bits_are_decoded() -> None:
     packets = video("hevc", 3, form="yuv420p10le")
     with Vdec(H265, bit_depth=1) as vdec:
         for data in packets:
             ok(vdec.send(data, BYTES))
     for result, (_, picture) in zip(vdec.results, reference("hevc", packets, "yuv420p10le"), strict=True):
-        found = np.frombuffer(result.pixels, np.uint8).reshape(-1, WIDTH).astype(int)
+        pixels = np.frombuffer(result.pixels, np.uint8).reshape(-1, WIDTH).astype(int)
         u, v = picture[HEIGHT:].reshape(2, HEIGHT // 2, WIDTH // 2)
         wanted = np.concatenate([picture[:HEIGHT], np.stack([u, v], -1).reshape(HEIGHT // 2, WIDTH)])
         assert result.code == 0
-        assert np.abs(found - wanted / 4).max() <= 1
+        assert np.abs(pixels - wanted / 4).max() <= 1
 
 
 def test_ten_bits_as_they_are() -> None:
@@ -243,14 +243,14 @@ def test_ten_bits_as_they_are() -> None:
             ok(vdec.send(data, 2 * BYTES, format=18))
     for result, (_, picture) in zip(vdec.results, reference("hevc", packets, "yuv420p10le"), strict=True):
         assert (result.code, result.format, result.strides) == (0, 18, (2 * WIDTH, HEIGHT))
-        found = np.frombuffer(result.pixels, np.uint16).reshape(-1, WIDTH)
-        assert (found[:HEIGHT] >> 6 == picture[:HEIGHT]).all()
+        pixels = np.frombuffer(result.pixels, np.uint16).reshape(-1, WIDTH)
+        assert (pixels[:HEIGHT] >> 6 == picture[:HEIGHT]).all()
         u, v = picture[HEIGHT:].reshape(2, HEIGHT // 2, WIDTH // 2)
-        assert (found[HEIGHT:, ::2] >> 6 == u).all()
-        assert (found[HEIGHT:, 1::2] >> 6 == v).all()
+        assert (pixels[HEIGHT:, ::2] >> 6 == u).all()
+        assert (pixels[HEIGHT:, 1::2] >> 6 == v).all()
 
 
-def test_skipped_frames() -> None:
+def test_skipped_frames_give_no_picture() -> None:
     packets = video("h264", 12)
     with Vdec() as vdec:
         for index, data in enumerate(packets):
@@ -278,7 +278,7 @@ def test_the_end_with_data_and_a_new_stream_after_it() -> None:
 # ---- what is wrong with a packet or its output -----------------------------------------------------------------------
 
 
-def test_codes_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_fails_has_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     (data,) = video("h264", 1)
     (other,) = video("hevc", 1)
     cut = data[: len(data) // 2]
@@ -366,7 +366,7 @@ def test_the_size_that_was_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Ascend910B3", "h264", (160, 128), "yuv420p", {"format": 18}, IMAGE_FORMAT),
     ],
 )  # fmt: skip
-def test_strict_chips(soc: str, codec: str, sides: tuple[int, int], form: str, fields: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_strict_chip_refuses_what_it_cannot_decode(soc: str, codec: str, sides: tuple[int, int], form: str, fields: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """What runs here and fails on the board fails here in strict mode, with the board's code."""
     ok(acl.finalize())
     monkeypatch.setenv("SOFTNPU_SOC", soc)
@@ -384,13 +384,13 @@ def test_strict_chips(soc: str, codec: str, sides: tuple[int, int], form: str, f
 
 def test_two_channels_share_a_thread() -> None:
     packets = video("h264", 20, b_frames=2), video("hevc", 20)
-    with Reporter() as reporter, Vdec(H264_MAIN, 0, reporter) as one, Vdec(H265, 1, reporter) as two:
+    with Reporter() as reporter, Vdec(H264_MAIN, 0, reporter) as h264, Vdec(H265, 1, reporter) as h265:
         for first, second in zip(*packets, strict=True):
-            ok(one.send(first, BYTES))
-            ok(two.send(second, BYTES))
-        one.end()
-        two.end()
-    for vdec, codec, sent in ((one, "h264", packets[0]), (two, "hevc", packets[1])):
+            ok(h264.send(first, BYTES))
+            ok(h265.send(second, BYTES))
+        h264.end()
+        h265.end()
+    for vdec, codec, sent in ((h264, "h264", packets[0]), (h265, "hevc", packets[1])):
         assert [result.pixels for result in vdec.results] == [
             picture.tobytes() for _, picture in reference(codec, sent)
         ]
@@ -582,7 +582,7 @@ def test_user_data_is_let_go() -> None:
     assert gone() is None
 
 
-def test_memory_stays_flat() -> None:
+def test_memory_stays_flat_over_many_packets() -> None:
     packets = video("h264", 10)
     used, handles, threads = [], [], []
     for _ in range(4):
@@ -658,7 +658,7 @@ def test_getters_return_what_was_set() -> None:
     assert acl.media.vdec_get_channel_desc_entype(desc) == 0
 
 
-def test_creating() -> None:
+def test_a_channel_is_created_when_its_settings_are_complete() -> None:
     desc = acl.media.vdec_create_channel_desc()
     with Reporter() as reporter:
         assert acl.media.vdec_create_channel(desc) == INVALID_PARAM
@@ -689,7 +689,7 @@ def test_creating() -> None:
     assert acl.media.vdec_create_channel(other) == INVALID_PARAM, "the thread has ended"
 
 
-def test_wrong_sends() -> None:
+def test_wrong_arguments_of_send_are_refused() -> None:
     (data,) = video("h264", 1)
     with Vdec() as vdec:
         stream, picture = packet(data), output(BYTES)

@@ -1,4 +1,4 @@
-"""Video encoding of acl.media; the streams are read by ffprobe and FFmpeg (reference sections 3.7, 7.7, 8.6 and 10)."""
+"""Video encoding of acl.media; the streams are read by ffprobe and FFmpeg."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def probe(data: bytes, folder: Path, codec: str) -> dict[str, Any]:
     file = folder / f"video.{codec}"
     file.write_bytes(data)
     words = ["ffprobe", "-v", "error", "-f", codec, "-show_streams", "-show_frames", "-of", "json", str(file)]
-    found = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
-    return dict(found["streams"][0]) | {"kinds": "".join(frame["pict_type"] for frame in found["frames"]), "keys": [index for index, frame in enumerate(found["frames"]) if frame["key_frame"]]}  # fmt: skip
+    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+    return dict(report["streams"][0]) | {"kinds": "".join(frame["pict_type"] for frame in report["frames"]), "keys": [index for index, frame in enumerate(report["frames"]) if frame["key_frame"]]}  # fmt: skip
 
 
 @FFPROBE
 @pytest.mark.parametrize(("entype", "profile"), [(0, "Main"), (1, "Constrained Baseline"), (2, "Main"), (3, "High")])
-def test_streams(entype: int, profile: str, tmp_path: Path) -> None:
+def test_streams_have_the_profile_that_was_asked_for(entype: int, profile: str, tmp_path: Path) -> None:
     codec = CODECS[entype]
     pictures = [nv12(index, WIDTH, HEIGHT) for index in range(20)]
     with Venc(WIDTH, HEIGHT, entype, key_frame_interval=8) as venc:
@@ -71,10 +71,15 @@ def test_streams(entype: int, profile: str, tmp_path: Path) -> None:
         assert len(venc.units) == 20, "the end of the stream waits for all callbacks"
     assert [data for _, data in venc.seen] == [("picture", index) for index in range(20)]
     assert venc.codes == [0] * 20
-    found = probe(b"".join(venc.units), tmp_path, codec)
-    assert (found["width"], found["height"], found["profile"], found["pix_fmt"]) == (WIDTH, HEIGHT, profile, "yuv420p")
-    assert found["keys"] == [0, 8, 16]
-    assert set(found["kinds"]) == {"I", "P"}
+    report = probe(b"".join(venc.units), tmp_path, codec)
+    assert (report["width"], report["height"], report["profile"], report["pix_fmt"]) == (
+        WIDTH,
+        HEIGHT,
+        profile,
+        "yuv420p",
+    )
+    assert report["keys"] == [0, 8, 16]
+    assert set(report["kinds"]) == {"I", "P"}
     again = decoded(venc, codec)
     assert len(again) == 20
     assert min(psnr(a, b) for a, b in zip(again, pictures, strict=True)) > 30
@@ -91,12 +96,12 @@ def test_one_picture_many_times_and_freed_at_once() -> None:
         ok(acl.media.dvpp_free(acl.media.dvpp_get_pic_desc_data(picture)))
         venc.end()
         assert venc.seen == [(picture, 0)] * 16
-    assert min(psnr(found, array) for found in decoded(venc, "hevc")) > 32
+    assert min(psnr(decoded_picture, array) for decoded_picture in decoded(venc, "hevc")) > 32
 
 
 @pytest.mark.parametrize("stride", [0, 170, 176, 192])
 @pytest.mark.parametrize("form", [NV12, NV21])
-def test_strides_and_formats(stride: int, form: int) -> None:
+def test_pictures_of_any_stride_and_format_are_encoded(stride: int, form: int) -> None:
     array = nv12(3, 170, 128)
     row = stride or 176  # what is not said is aligned to 16 if the buffer has room for it
     padded = np.full((192, row), 0xEE, np.uint8)
@@ -108,18 +113,18 @@ def test_strides_and_formats(stride: int, form: int) -> None:
         ok(venc.send(picture_of(padded, **fields)))
         if not stride:
             ok(venc.send(picture_of(np.ascontiguousarray(padded[:, :170]))))
-    for found in decoded(venc, "h264"):
-        assert psnr(found, array) > 32
+    for decoded_picture in decoded(venc, "h264"):
+        assert psnr(decoded_picture, array) > 32
 
 
-def test_forced_key_pictures(tmp_path: Path) -> None:
+def test_key_pictures_come_when_they_are_forced(tmp_path: Path) -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     with Venc(WIDTH, HEIGHT, key_frame_interval=100) as venc:
         for index in range(10):
             ok(venc.send(picture, force=int(index in (4, 7))))
     assert probe(b"".join(venc.units), tmp_path, "h264")["keys"] == [0, 4, 7]
     kinds = [[unit[0] & 31 for unit in data.split(b"\0\0\1")[1:]] for data in venc.units]
-    assert [index for index, found in enumerate(kinds) if 5 in found] == [0, 4, 7]
+    assert [index for index, kinds_of_units in enumerate(kinds) if 5 in kinds_of_units] == [0, 4, 7]
     assert all({7, 8} <= set(kinds[index]) for index in (0, 4, 7)), "parameter sets stand before each of them"
 
 
@@ -136,7 +141,7 @@ def test_the_end_and_a_new_stream(tmp_path: Path) -> None:
     assert probe(b"".join(venc.units), tmp_path, "h264")["keys"] == [0, 2]
 
 
-def test_bit_rates() -> None:
+def test_a_constant_bit_rate_is_kept() -> None:
     """CBR keeps to its rate: two seconds of a scene that would take more."""
     random = np.random.default_rng(1)
     grain = random.integers(0, 40, (360, 320), np.uint8)
@@ -149,7 +154,7 @@ def test_bit_rates() -> None:
                 ok(venc.send(picture))
                 ok(acl.media.dvpp_free(acl.media.dvpp_get_pic_desc_data(picture)))
         rates[rate] = sum(map(len, venc.units)) * 8 / 1000 / 2
-    assert all(0.5 * rate < found < 1.5 * rate for rate, found in rates.items()), rates
+    assert all(0.5 * rate < measured < 1.5 * rate for rate, measured in rates.items()), rates
 
 
 # ---- output memory -----------------------------------------------------------------------------------------------------
@@ -225,7 +230,7 @@ def test_no_memory_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert venc.outputs[1][1] == 0
 
 
-def test_memory_stays_flat() -> None:
+def test_memory_stays_flat_over_many_pictures() -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
     used, handles, threads = [], [], []
     for _ in range(4):
@@ -244,13 +249,13 @@ def test_memory_stays_flat() -> None:
 
 def test_two_channels_share_a_thread() -> None:
     picture = picture_of(nv12(0, WIDTH, HEIGHT))
-    with Reporter() as reporter, Venc(WIDTH, HEIGHT, H264_MAIN, reporter) as one, Venc(WIDTH, HEIGHT, H265, reporter) as two:  # fmt: skip
-        assert [acl.media.venc_get_channel_desc_channel_id(venc.desc) for venc in (one, two)] == [0, 1]
+    with Reporter() as reporter, Venc(WIDTH, HEIGHT, H264_MAIN, reporter) as h264, Venc(WIDTH, HEIGHT, H265, reporter) as h265:  # fmt: skip
+        assert [acl.media.venc_get_channel_desc_channel_id(venc.desc) for venc in (h264, h265)] == [0, 1]
         for index in range(12):
-            ok(one.send(picture, index))
-            ok(two.send(picture, -index))
-    assert [data for _, data in one.seen] == list(range(12))
-    assert [data for _, data in two.seen] == [-index for index in range(12)]
+            ok(h264.send(picture, index))
+            ok(h265.send(picture, -index))
+    assert [data for _, data in h264.seen] == list(range(12))
+    assert [data for _, data in h265.seen] == [-index for index in range(12)]
 
 
 def test_the_callback_sends_the_next() -> None:
@@ -309,7 +314,7 @@ def test_a_thread_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- descriptions and misuse -------------------------------------------------------------------------------------------
 
 
-def test_parameters() -> None:
+def test_parameters_are_kept_and_checked() -> None:
     desc = acl.media.venc_create_channel_desc()
     values: dict[str, Any] = {
         "thread_id": 1 << 40, "callback": nv12, "pic_format": 2, "entype": 3, "pic_width": 128, "pic_height": 256,
@@ -348,8 +353,8 @@ def test_parameters() -> None:
         acl.media.venc_set_frame_config_eos(config, 256)
     ok(acl.media.venc_destroy_frame_config(config))
     assert acl.media.venc_destroy_frame_config(config) == STALE
-    for one in (desc, other):
-        ok(acl.media.venc_destroy_channel_desc(one))
+    for description in (desc, other):
+        ok(acl.media.venc_destroy_channel_desc(description))
     assert acl.media.venc_destroy_channel_desc(desc) == STALE
 
 
@@ -372,7 +377,7 @@ def test_settings_that_cannot_be(settings: dict[str, int], word: str) -> None:
     assert len(process().current().streams) == streams
 
 
-def test_misuse() -> None:
+def test_wrong_pictures_and_calls_are_refused() -> None:
     array = nv12(0, WIDTH, HEIGHT)
     with Venc(WIDTH, HEIGHT) as venc:
         picture = picture_of(array)
@@ -401,7 +406,7 @@ def test_strict_mode_knows_the_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     assert acl.media.venc_create_channel(desc) == 200001, "the Ascend910B has no video encoder"
 
 
-def test_strict_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strict_chip_refuses_sizes_it_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     ok(acl.finalize())
     monkeypatch.setenv("SOFTNPU_SOC", "Ascend310P3")
     monkeypatch.setenv("SOFTNPU_CHECK", "strict")

@@ -1,4 +1,4 @@
-"""acl.media: VPC calls (dvpp.md 3.4, 6.3, 7.8, 8.1). Numbers come from OpenCV and numpy."""
+"""acl.media: VPC calls. Numbers come from OpenCV and numpy."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def ch(runtime: None) -> int:
 
 
 def config(interpolation: int) -> int:
-    made: int = media.dvpp_create_resize_config()
-    ok(media.dvpp_set_resize_config_interpolation(made, interpolation))
-    return made
+    handle: int = media.dvpp_create_resize_config()
+    ok(media.dvpp_set_resize_config_interpolation(handle, interpolation))
+    return handle
 
 
 def done(code: int, target: Pic | None = None, stream: int = 0) -> None:
@@ -49,9 +49,9 @@ def done(code: int, target: Pic | None = None, stream: int = 0) -> None:
         assert media.dvpp_get_pic_desc_ret_code(target.desc) == 0
 
 
-def near(found: Array, wanted: Array, by: int = 1) -> None:
-    assert found.shape == wanted.shape
-    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= by
+def near(pixels: Array, wanted: Array, by: int = 1) -> None:
+    assert pixels.shape == wanted.shape
+    assert np.abs(pixels.astype(int) - wanted.astype(int)).max() <= by
 
 
 def scaled(plane: Array, width: int, height: int, how: int = cv2.INTER_LINEAR) -> Array:
@@ -62,7 +62,7 @@ def scaled(plane: Array, width: int, height: int, how: int = cv2.INTER_LINEAR) -
 
 
 @pytest.mark.parametrize("size", [(32, 20), (200, 120), (96, 60), (64, 64)], ids=str)
-def test_resize_nv12(ch: int, size: tuple[int, int]) -> None:
+def test_nv12_is_resized_as_opencv_does(ch: int, size: tuple[int, int]) -> None:
     source, target = nv12(96, 60), Pic(NV12, *size)
     done(media.dvpp_vpc_resize_async(ch, source.desc, target.desc, config(1), 0), target)
     near(target.first(), scaled(source.first(), *size))
@@ -76,7 +76,7 @@ def test_resize_rgb_as_opencv_does(ch: int, form: int) -> None:
     near(target.first(), scaled(source.first(), 51, 33))
 
 
-def test_resize_nearest(ch: int) -> None:
+def test_resizing_to_the_nearest_pixel_is_exact(ch: int) -> None:
     source, target = rgb(100, 70), Pic(RGB, 50, 35)
     done(media.dvpp_vpc_resize_async(ch, source.desc, target.desc, config(2), 0), target)
     near(target.first(), scaled(source.first(), 50, 35, cv2.INTER_NEAREST), 0)
@@ -112,7 +112,7 @@ def test_resize_changes_the_format_on_the_way(ch: int) -> None:
 # ---- cutting and pasting ---------------------------------------------------------------------------------------------
 
 
-def test_crop(ch: int) -> None:
+def test_a_crop_is_the_part_of_the_picture(ch: int) -> None:
     source, target = nv12(96, 60), Pic(NV12, 32, 20)
     done(media.dvpp_vpc_crop_async(ch, source.desc, target.desc, roi(16, 10, 32, 20), 0), target)
     near(target.first(), source.first()[10:30, 16:48], 0)
@@ -247,9 +247,9 @@ class Batch:
         self.source, self.target = media.dvpp_create_batch_pic_desc(2), media.dvpp_create_batch_pic_desc(3)
         self.inputs = []
         for index in range(2):
-            made = nv12(96, 64, seed=index)
+            original = nv12(96, 64, seed=index)
             pic = Pic(NV12, 96, 64, media.dvpp_get_pic_desc(self.source, index))
-            self.inputs.append(pic.write(made.first(), made.chroma()))
+            self.inputs.append(pic.write(original.first(), original.chroma()))
         self.outputs = [Pic(NV12, 32, 32, media.dvpp_get_pic_desc(self.target, index)) for index in range(3)]
         self.counts = [2, 1]
         self.corners = [(0, 0), (16, 32), (64, 8)]
@@ -270,7 +270,7 @@ class Batch:
         return pic.first()[top : top + 32, left : left + 32], chroma
 
 
-def test_batch_crop(ch: int) -> None:
+def test_a_batch_of_crops_is_cut_from_its_pictures(ch: int) -> None:
     batch = Batch()
     answer = media.dvpp_vpc_batch_crop_async(ch, batch.source, batch.counts, batch.target, batch.crops, 0)
     assert answer == (batch.target, 0)
@@ -280,7 +280,7 @@ def test_batch_crop(ch: int) -> None:
         near(pic.chroma(), batch.wanted(index)[1], 0)
 
 
-def test_batch_crop_resize(ch: int) -> None:
+def test_a_batch_of_crops_is_resized(ch: int) -> None:
     batch = Batch()
     batch.outputs = [Pic(NV12, 64, 48, media.dvpp_get_pic_desc(batch.target, index)) for index in range(3)]
     call = media.dvpp_vpc_batch_crop_resize_async
@@ -290,7 +290,7 @@ def test_batch_crop_resize(ch: int) -> None:
 
 
 @pytest.mark.parametrize("with_config", [False, True])
-def test_batch_paste(ch: int, with_config: bool) -> None:
+def test_a_batch_of_crops_is_pasted(ch: int, with_config: bool) -> None:
     batch = Batch()
     common = (ch, batch.source, batch.counts, batch.target, batch.crops, batch.pastes)
     if with_config:
@@ -303,7 +303,7 @@ def test_batch_paste(ch: int, with_config: bool) -> None:
         assert not pic.first()[16:].any() and not pic.first()[:, 16:].any()
 
 
-def test_batch_with_borders(ch: int) -> None:
+def test_a_batch_of_crops_gets_borders(ch: int) -> None:
     batch = Batch()
     call = media.dvpp_vpc_batch_crop_resize_make_border_async
     done(call(ch, batch.source, batch.counts, batch.target, batch.crops, batch.borders, 0, 0))
@@ -359,7 +359,7 @@ def test_a_list_must_be_one(ch: int) -> None:
     ("kind", "same"),
     [(0, cv2.BORDER_CONSTANT), (1, cv2.BORDER_REPLICATE), (2, cv2.BORDER_REFLECT), (3, cv2.BORDER_REFLECT_101)],
 )
-def test_make_border(ch: int, kind: int, same: int) -> None:
+def test_borders_are_those_of_opencv(ch: int, kind: int, same: int) -> None:
     source, target = rgb(40, 30), Pic(RGB, 40 + 4 + 8, 30 + 2 + 6)
     border = media.dvpp_create_border_config()
     ok(media.dvpp_set_border_config_border_type(border, kind))
@@ -381,7 +381,7 @@ def test_borders_that_do_not_fit(ch: int) -> None:
     assert "leaves nothing" in message()
 
 
-def test_histogram(ch: int) -> None:
+def test_a_histogram_counts_every_value(ch: int) -> None:
     hist, source = media.dvpp_create_hist(), rgb(100, 70)
     done(media.dvpp_vpc_calc_hist_async(ch, source.desc, hist, 0, 0))
     assert media.dvpp_get_hist_ret_code(hist) == 0
@@ -422,7 +422,7 @@ def test_equalize_through_the_table(ch: int) -> None:
 
 
 @pytest.mark.parametrize("size", [(64, 40), (65, 41)])
-def test_pyramid(ch: int, size: tuple[int, int]) -> None:
+def test_a_step_of_the_pyramid_is_that_of_opencv(ch: int, size: tuple[int, int]) -> None:
     width, height = size
     values = np.random.default_rng(5).integers(0, 256, (height, width)).astype(np.uint8)
     source, target = Pic(YUV_400, width, height).write(values), Pic(YUV_400, (width + 1) // 2, (height + 1) // 2)
@@ -449,7 +449,7 @@ def test_handles_of_the_wrong_kind(ch: int) -> None:
     good = [ch, source.desc, target.desc, region, 0]
     for index in range(4):
         for value, code in ((0, 100000), (acl.create_data_buffer(0, 0), 107000), (5, 107000)):
-            arguments = [value if place == index else one for place, one in enumerate(good)]
+            arguments = [value if place == index else argument for place, argument in enumerate(good)]
             assert media.dvpp_vpc_crop_async(*arguments) == code
     assert media.dvpp_vpc_crop_async(*good[:4], region) == 107000
     assert media.dvpp_vpc_resize_async(ch, source.desc, target.desc, region, 0) == 107000
@@ -504,7 +504,7 @@ def test_plain_device_memory_and_host_memory_will_do(ch: int) -> None:
 
 
 def test_strides_swapped_in_a_square_picture(ch: int) -> None:
-    """A ResNet sample does it (dvpp.md 10.7)."""
+    """A ResNet sample does it."""
     source, target = nv12(224, 224), Pic(NV12, 224, 224)
     ok(media.dvpp_set_pic_desc_width_stride(target.desc, target.height_stride))
     ok(media.dvpp_set_pic_desc_height_stride(target.desc, target.width_stride))

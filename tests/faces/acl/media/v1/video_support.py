@@ -24,8 +24,8 @@ def scene(index: int, width: int, height: int) -> np.ndarray[Any, Any]:
     """A moving picture, RGB: smooth, so that it survives coding."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     planes = [np.sin((x + 7 * index) / 19 + n) + np.cos((y - 5 * index) / 23 - n) for n in range(3)]
-    made: np.ndarray[Any, Any] = ((np.stack(planes, -1) + 2) * 63).astype(np.uint8)
-    return made
+    pixels: np.ndarray[Any, Any] = ((np.stack(planes, -1) + 2) * 63).astype(np.uint8)
+    return pixels
 
 
 @functools.cache
@@ -50,13 +50,13 @@ def video(codec: str, count: int, width: int = 160, height: int = 128, b_frames:
 def reference(codec: str, packets: tuple[bytes, ...], form: str = "nv12") -> list[tuple[int, np.ndarray[Any, Any]]]:
     """What FFmpeg makes of the packets, in display order: (number of the packet, picture)."""
     context = av.CodecContext.create(codec, "r")
-    found = []
+    frames = []
     for index, data in enumerate([*packets, None]):
         packet = None if data is None else av.Packet(data)
         if packet is not None:
             packet.pts = index
-        found += [(frame.pts, frame.reformat(format=form).to_ndarray()) for frame in context.decode(packet)]
-    return found
+        frames += [(frame.pts, frame.reformat(format=form).to_ndarray()) for frame in context.decode(packet)]
+    return frames
 
 
 def upload(data: bytes) -> int:
@@ -244,8 +244,8 @@ class Venc:
 def nv12(index: int, width: int, height: int) -> np.ndarray[Any, Any]:
     """A picture of the scene."""
     frame = av.VideoFrame.from_ndarray(scene(index, width, height), "rgb24").reformat(format="nv12")
-    made: np.ndarray[Any, Any] = frame.to_ndarray()
-    return made
+    planes: np.ndarray[Any, Any] = frame.to_ndarray()
+    return planes
 
 
 def picture_of(array: np.ndarray[Any, Any], **fields: int) -> int:

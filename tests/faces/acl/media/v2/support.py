@@ -114,8 +114,8 @@ def done(chn: int, started: tuple[int, int], want: int = 0) -> None:
     """Wait for a started call."""
     task, ret = started
     assert ret == 0, hex(ret)
-    found = acl.himpi.vpc_get_process_result(chn, task, FOREVER)
-    assert found == want, hex(found)
+    code = acl.himpi.vpc_get_process_result(chn, task, FOREVER)
+    assert code == want, hex(code)
 
 
 def region(left: int, top: int, width: int, height: int) -> dict[str, int]:

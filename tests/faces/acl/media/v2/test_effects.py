@@ -62,7 +62,7 @@ def blur_param(src: dict[str, Any], dst: dict[str, Any], size: int = 3, **more: 
 
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("size", [3, 5])
-def test_blur(chn: int, size: int, kind: int) -> None:
+def test_a_blur_is_that_of_opencv(chn: int, size: int, kind: int) -> None:
     data = noise(40, 50, 3)
     src, out = pic(RGB, 50, 40, data), pic(RGB, 50, 40)
     done(chn, acl.himpi.vpc_blur(chn, blur_param(src, out, size, border_type=kind), FOREVER))
@@ -72,7 +72,7 @@ def test_blur(chn: int, size: int, kind: int) -> None:
 @pytest.mark.parametrize("name", ["erode", "dilate"])
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_morphology(chn: int, name: str, kind: int, iterations: int) -> None:
+def test_erosion_and_dilation_are_those_of_opencv(chn: int, name: str, kind: int, iterations: int) -> None:
     data = noise(40, 50, 3)
     src, out = pic(RGB, 50, 40, data), pic(RGB, 50, 40)
     param = blur_param(src, out, 3, border_type=kind, iterations=iterations)
@@ -93,7 +93,7 @@ def test_chroma_is_filtered_in_its_own_resolution(chn: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_gaussian(chn: int, kind: int) -> None:
+def test_a_gaussian_blur_is_that_of_opencv(chn: int, kind: int) -> None:
     data = noise(40, 50)
     src, out = pic(GRAY, 50, 40, data), pic(GRAY, 50, 40)
     config = {"kernel_size": {"width": 5, "height": 3}, "sigma_x": 1.2, "sigma_y": 0.8, "border_type": kind}
@@ -106,7 +106,7 @@ def test_gaussian(chn: int, kind: int) -> None:
         acl.himpi.vpc_gaussian_blur(chn, param, 0)
 
 
-def test_median(chn: int) -> None:
+def test_a_median_is_that_of_opencv(chn: int) -> None:
     data = noise(40, 50, 3)
     src, out = pic(RGB, 50, 40, data), pic(RGB, 50, 40)
     param = {"src": src, "dst": out, "median_blur_cfg": {"kernel_size": 5}}
@@ -120,7 +120,7 @@ def filter_param(src: dict[str, Any], dst: dict[str, Any], kernel: Any, **more: 
     return {"src": src, "dst": dst, "filter_2d_cfg": {**config, **more}}
 
 
-def test_filter2d(chn: int) -> None:
+def test_a_filter_is_the_sum_over_its_kernel(chn: int) -> None:
     data = noise(40, 50)
     src, out = pic(GRAY, 50, 40, data), pic(GRAY, 50, 40)
     kernel = [[0.0, -1.0, 0.0], [-1.0, 5.0, -1.0], [0.0, -1.0, 0.25]]
@@ -156,14 +156,14 @@ def test_values_that_are_no_numbers(chn: int) -> None:
         {"iterations": 101},
     ],
 )
-def test_filter_limits(chn: int, change: dict[str, Any]) -> None:
+def test_sizes_of_filters_are_limited(chn: int, change: dict[str, Any]) -> None:
     src, out = pic(GRAY, 50, 40), pic(GRAY, 50, 40)
     for name in ("blur", "erode", "dilate"):
         assert getattr(acl.himpi, f"vpc_{name}")(chn, blur_param(src, out, **change), 0) == WRONG
         assert message()
 
 
-def test_more_filter_limits(chn: int) -> None:
+def test_iterations_shapes_and_formats_of_filters_are_limited(chn: int) -> None:
     src, out = pic(GRAY, 50, 40), pic(GRAY, 50, 40)
     assert acl.himpi.vpc_blur(chn, blur_param(src, out, iterations=2), 0) == WRONG
     assert acl.himpi.vpc_erode(chn, blur_param(src, out, iterations=0), 0) == WRONG
@@ -178,7 +178,7 @@ def test_more_filter_limits(chn: int) -> None:
 
 
 @pytest.mark.parametrize(("mode", "code"), [(0, 1), (1, 0), (2, -1)])
-def test_flip(chn: int, mode: int, code: int) -> None:
+def test_a_flip_is_that_of_opencv(chn: int, mode: int, code: int) -> None:
     luma, chroma = noise(40, 50), noise(20, 25, 2, seed=1)
     src, out = pic(NV12, 50, 40, np.concatenate([luma.ravel(), chroma.ravel()])), pic(NV12, 50, 40)
     done(chn, acl.himpi.vpc_flip(chn, {"src": src, "dst": out, "flip_mode": mode}, FOREVER))
@@ -187,7 +187,7 @@ def test_flip(chn: int, mode: int, code: int) -> None:
 
 
 @pytest.mark.parametrize("angle", [0, 1, 2])
-def test_rotate(chn: int, angle: int) -> None:
+def test_a_rotation_is_clockwise(chn: int, angle: int) -> None:
     """Clockwise, as in OpenCV."""
     data = noise(40, 50, 3)
     size = (50, 40) if angle == 1 else (40, 50)
@@ -213,7 +213,7 @@ def rect(x: int, y: int, width: int, height: int) -> dict[str, int]:
     return {"x": x, "y": y, "width": width, "height": height}
 
 
-def test_cover_in_place(chn: int) -> None:
+def test_a_cover_may_be_drawn_in_place(chn: int) -> None:
     data = noise(40, 50, 3)
     src = pic(RGB, 50, 40, data)
     covers = [
@@ -239,31 +239,31 @@ def test_cover_of_four_points(chn: int) -> None:
     assert (planes(src)[0] == data).all()
 
 
-def test_mosaic(chn: int) -> None:
+def test_a_mosaic_has_one_colour_in_each_block(chn: int) -> None:
     data = noise(48, 64)
     src, out = pic(GRAY, 64, 48, data), pic(GRAY, 64, 48)
     items = [{"blk_size": 1, "rect": rect(8, 8, 16, 24)}]
     done(chn, acl.himpi.vpc_draw_mosaic(chn, {"src": src, "dst": out, "count": 1, "mosaic": items}, FOREVER))
-    found = planes(out)[0]
+    drawn = planes(out)[0]
     for top in (8, 16, 24):
         for left in (8, 16):
-            block = found[top : top + 8, left : left + 8]
+            block = drawn[top : top + 8, left : left + 8]
             assert (block == block[0, 0]).all()
             assert abs(int(block[0, 0]) - data[top : top + 8, left : left + 8].mean()) <= 1
     outside = np.ones((48, 64), bool)
     outside[8:32, 8:24] = False
-    assert (found[outside] == data[outside]).all()
+    assert (drawn[outside] == data[outside]).all()
 
 
-def test_lines(chn: int) -> None:
+def test_a_line_is_as_thick_as_asked(chn: int) -> None:
     src, out = pic(RGB, 64, 48, np.zeros((48, 64, 3), np.uint8)), pic(RGB, 64, 48)
     items = [{"start_point": {"x": 10, "y": 20}, "end_point": {"x": 40, "y": 20}, "thick": 2, "color": 0x00FF00}]
     done(chn, acl.himpi.vpc_draw_line(chn, {"src": src, "dst": out, "count": 1, "line": items}, FOREVER))
-    found = planes(out)[0]
-    rows, columns = np.nonzero(found[:, :, 1])
+    drawn = planes(out)[0]
+    rows, columns = np.nonzero(drawn[:, :, 1])
     assert sorted(set(rows.tolist())) == [20, 21]
     assert (columns.min(), columns.max()) == (10, 40)
-    assert not found[:, :, (0, 2)].any()
+    assert not drawn[:, :, (0, 2)].any()
 
 
 def osd(address: int, form: int, stride: int, **more: int) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def osd(address: int, form: int, stride: int, **more: int) -> dict[str, Any]:
     return {**place, "bg_alpha": 0, "fg_alpha": 255, "osd_inverted_color": 0, **more}
 
 
-def test_overlay(chn: int) -> None:
+def test_an_overlay_is_mixed_by_its_alpha(chn: int) -> None:
     data = noise(40, 50, 3)
     src, out = pic(RGB, 50, 40, data), pic(RGB, 50, 40)
     layer = noise(8, 16, 4, seed=3)
@@ -290,12 +290,12 @@ def test_overlay_with_a_table(chn: int) -> None:
     clut[5] = 0xFF102030
     param = {"src": src, "dst": out, "count": 1, "osd": [osd(put(layer), 42, 8)], "clut": clut}
     done(chn, acl.himpi.vpc_draw_osd(chn, param, FOREVER))
-    found = planes(out)[0]
-    assert (found[4:12, 8:24] == (0x10, 0x20, 0x30)).all()
-    assert not found[:4].any() and not found[:, 24:].any()
+    drawn = planes(out)[0]
+    assert (drawn[4:12, 8:24] == (0x10, 0x20, 0x30)).all()
+    assert not drawn[:4].any() and not drawn[:, 24:].any()
 
 
-def test_drawing_mistakes(chn: int) -> None:
+def test_wrong_values_of_drawings_are_refused(chn: int) -> None:
     src, out = pic(RGB, 50, 40), pic(RGB, 50, 40)
     pair = {"src": src, "dst": out}
     himpi = acl.himpi
@@ -322,7 +322,7 @@ def test_drawing_mistakes(chn: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "key"), [("cover", "cover"), ("line", "line"), ("mosaic", "mosaic"), ("osd", "osd")])
-def test_drawing_counts(chn: int, name: str, key: str) -> None:
+def test_counts_of_drawings_are_checked(chn: int, name: str, key: str) -> None:
     call = getattr(acl.himpi, f"vpc_draw_{name}")
     base = {"src": pic(RGB, 50, 40), "dst": pic(RGB, 50, 40), "clut": [0] * 16}
     for count, items in ((0, []), (2, [{}]), (1, []), (1, None)):
@@ -353,15 +353,15 @@ def transform(src: dict[str, Any], dst: dict[str, Any], way: int = 0, kind: int 
     return {"src": src, "dst": dst, "transform_config": config}
 
 
-def test_matrices() -> None:
-    found, ret = acl.himpi.vpc_get_affine_transform(pairs(*THREE))
-    assert ret == 0 and found["matrix_type"] == 0
-    cells = np.array(found["matrix"])
+def test_matrices_are_those_of_opencv() -> None:
+    transform_matrix, ret = acl.himpi.vpc_get_affine_transform(pairs(*THREE))
+    assert ret == 0 and transform_matrix["matrix_type"] == 0
+    cells = np.array(transform_matrix["matrix"])
     assert cells.shape == (3, 4)
     assert np.allclose(cells[:2, :3], cv2.getAffineTransform(np.float32(THREE[0]), np.float32(THREE[1])))
-    found, ret = acl.himpi.vpc_get_rotation_matrix({"x": 25.0, "y": 20}, 30.0, 1.5)
+    transform_matrix, ret = acl.himpi.vpc_get_rotation_matrix({"x": 25.0, "y": 20}, 30.0, 1.5)
     assert ret == 0
-    assert np.allclose(np.array(found["matrix"])[:2, :3], cv2.getRotationMatrix2D((25.0, 20.0), 30.0, 1.5))
+    assert np.allclose(np.array(transform_matrix["matrix"])[:2, :3], cv2.getRotationMatrix2D((25.0, 20.0), 30.0, 1.5))
 
 
 def test_matrices_that_do_not_exist() -> None:
@@ -376,7 +376,7 @@ def test_matrices_that_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize(("way", "flag"), [(0, cv2.INTER_LINEAR), (1, cv2.INTER_NEAREST)])
-def test_warp(chn: int, way: int, flag: int) -> None:
+def test_a_warp_is_that_of_opencv(chn: int, way: int, flag: int) -> None:
     data = smooth(40, 50, 3)
     src, out = pic(RGB, 50, 40, data), pic(RGB, 60, 44)
     matrix = ok(acl.himpi.vpc_get_affine_transform(pairs(*THREE)))
@@ -386,7 +386,7 @@ def test_warp(chn: int, way: int, flag: int) -> None:
     assert (planes(out)[0] == want).all()
 
 
-def test_warp_mistakes(chn: int) -> None:
+def test_wrong_matrices_of_warps_are_refused(chn: int) -> None:
     src, out = pic(RGB, 50, 40), pic(RGB, 50, 40)
     good = ok(acl.himpi.vpc_get_rotation_matrix({"x": 25.0, "y": 20.0}, 30.0, 1.5))
     warp = acl.himpi.vpc_warp_affine
@@ -448,7 +448,7 @@ def test_remap_by_own_maps(chn: int) -> None:
     assert acl.himpi.vpc_get_remap_lut({**maps, "dest_pic_width": 10}, 0, lut) == (lut, VPC | ILLEGAL_PARAM)
 
 
-def test_table_mistakes(chn: int) -> None:
+def test_wrong_tables_of_warps_are_refused(chn: int) -> None:
     src, out, lut = pic(GRAY, 50, 40), pic(GRAY, 60, 44), table()
     wrong = VPC | ILLEGAL_PARAM
     assert acl.himpi.vpc_get_lut_mem_size(0, 10) == (0, wrong)
@@ -477,10 +477,10 @@ def test_garbage_in_a_table(chn: int) -> None:
     assert (rows[:, 60:] == 0xEE).all()
 
 
-def test_formats_without_arithmetic(chn: int) -> None:
+def test_formats_without_arithmetic_are_moved_and_not_drawn_on(chn: int) -> None:
     src, out = pic(NV16, 50, 40), pic(NV16, 50, 40)
-    for one in (src, out):
-        one.update(picture_format=130, picture_width=20, picture_height=20)  # words of 16 bits
+    for picture_info in (src, out):
+        picture_info.update(picture_format=130, picture_width=20, picture_height=20)  # words of 16 bits
     done(chn, acl.himpi.vpc_flip(chn, {"src": src, "dst": out, "flip_mode": 0}, FOREVER))
     line = {"start_point": {"x": 2, "y": 2}, "end_point": {"x": 8, "y": 2}, "thick": 2, "color": 0}
     answer = acl.himpi.vpc_draw_line(chn, {"src": src, "dst": out, "count": 1, "line": [line]}, 0)

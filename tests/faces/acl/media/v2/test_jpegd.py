@@ -89,8 +89,8 @@ def parts(got: Got) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def info_of(file: bytes, payload: int = JPEG) -> dict[str, Any]:
     """What the header says; the address is one of the host."""
     stream = {"len": len(file), "addr": acl.util.bytes_to_ptr(file)}
-    found: dict[str, Any] = ok(acl.himpi.dvpp_get_image_info(payload, stream))
-    return found
+    info: dict[str, Any] = ok(acl.himpi.dvpp_get_image_info(payload, stream))
+    return info
 
 
 def decode(file: bytes, **more: Any) -> Got:
@@ -110,7 +110,7 @@ def chn(himpi: None) -> int:
 
 @pytest.mark.parametrize("size", [(96, 64), (641, 479), (130, 66)])
 @pytest.mark.parametrize("sampling", list(RAW))
-def test_a_header(sampling: str, size: tuple[int, int]) -> None:
+def test_a_header_tells_size_and_sampling(sampling: str, size: tuple[int, int]) -> None:
     width, height = size
     info = info_of(jpeg(width, height, sampling))
     assert (info["width"], info["height"], info["pixel_format"]) == (width, height, RAW[sampling])
@@ -139,7 +139,7 @@ def test_grey_has_chroma_of_one_value(chn: int) -> None:
     assert (chroma[:32, :32] == 0x80).all()
 
 
-def test_nv12_and_rgb(chn: int) -> None:
+def test_pictures_are_decoded_to_nv12_and_rgb(chn: int) -> None:
     file = jpeg(256, 128)
     luma, chroma = parts(decode(file, pixel_format=NV12))
     y, u, v = planes(file)
@@ -148,9 +148,9 @@ def test_nv12_and_rgb(chn: int) -> None:
     file = jpeg(256, 128, "444")
     got = decode(file, pixel_format=RGB, width_stride=0, height_stride=0)
     assert got.frame["width_stride"][0] == 256 * 3
-    found = np.frombuffer(got.data, np.uint8).reshape(128, 256, 3)
+    pixels = np.frombuffer(got.data, np.uint8).reshape(128, 256, 3)
     wanted = np.asarray(Image.open(io.BytesIO(file)))
-    assert np.abs(found.astype(int) - wanted).max() <= 3
+    assert np.abs(pixels.astype(int) - wanted).max() <= 3
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_nv12_and_rgb(chn: int) -> None:
         (1, "444", 5, (131, 99)),
     ],
 )
-def test_odd_sides(mode: int, sampling: str, form: int, wanted: tuple[int, int]) -> None:
+def test_pictures_with_odd_sides_are_decoded(mode: int, sampling: str, form: int, wanted: tuple[int, int]) -> None:
     ok(acl.himpi.vdec_create_chn(0, channel_attr(JPEG, 1024, 1024)))
     ok(acl.himpi.vdec_set_jpegd_precision_mode(0, mode))
     ok(acl.himpi.vdec_start_recv_stream(0))
@@ -210,7 +210,7 @@ def test_the_output_in_a_chosen_format() -> None:
     assert acl.himpi.vdec_get_jpegd_output_info({}, NV12)[1] == VDEC + 3
 
 
-def test_a_png_header() -> None:
+def test_a_header_of_png_is_read_too() -> None:
     file = io.BytesIO()
     Image.fromarray(smooth(50, 70, 4)).save(file, "PNG")
     info = info_of(file.getvalue(), PNG)
@@ -262,7 +262,7 @@ def test_no_display_and_the_end_of_stream(chn: int) -> None:
     assert acl.himpi.vdec_get_frame(0, 0)[3] == VDEC + 14
 
 
-def test_parameters_of_pictures(chn: int) -> None:
+def test_parameters_of_pictures_are_set_while_the_channel_rests(chn: int) -> None:
     param = ok(acl.himpi.vdec_get_chn_param(0))
     param["pic_param"] = {"pixel_format": NV12, "alpha": 255}
     assert acl.himpi.vdec_set_chn_param(0, param) == VDEC + 9
@@ -296,7 +296,9 @@ def test_channels_side_by_side() -> None:
 
 
 @pytest.mark.parametrize(("sampling", "form", "code"), [("420", NV12, 0), ("420", 5, 1), ("444", 5, 0)])
-def test_strict_formats(sampling: str, form: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strict_chip_refuses_formats_it_cannot_decode(
+    sampling: str, form: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ok(acl.finalize())
     monkeypatch.setenv("SOFTNPU_SOC", "Ascend310P3")
     monkeypatch.setenv("SOFTNPU_CHECK", "strict")

@@ -58,11 +58,11 @@ def planes(file: bytes) -> list[Array]:
 
 def markers(file: bytes) -> list[int]:
     """The markers before the picture data."""
-    found, at = [], 2
-    while not found or found[-1] != 0xDA:
-        found.append(file[at + 1])
+    kinds, at = [], 2
+    while not kinds or kinds[-1] != 0xDA:
+        kinds.append(file[at + 1])
         at += 2 + int.from_bytes(file[at + 2 : at + 4], "big")
-    return found
+    return kinds
 
 
 def encode(form: int = NV12, chn: int = 0) -> bytes:
@@ -96,7 +96,7 @@ def test_the_picture_comes_back(chn: int, form: int) -> None:
     file = encode(form)
     image = Image.open(io.BytesIO(file))
     assert image.format == "JPEG" and image.size == (W, H) and not image.info.get("progressive")
-    found = planes(file)
+    decoded_planes = planes(file)
     source = picture(form)
     if form in (NV12, NV21):
         pairs = source[H:].reshape(H // 2, W // 2, 2)[..., :: 1 if form == NV12 else -1]
@@ -106,7 +106,7 @@ def test_the_picture_comes_back(chn: int, form: int) -> None:
         items = source.reshape(H, W // 2, 4)
         luma = [index for index, name in enumerate(names) if name == "y"]
         wanted = [items[..., luma].reshape(H, W), items[..., names.index("u")], items[..., names.index("v")]]
-    for plane, want in zip(found, wanted, strict=True):
+    for plane, want in zip(decoded_planes, wanted, strict=True):
         assert plane.shape == want.shape and np.abs(plane.astype(int) - want).max() <= 4
 
 
@@ -159,7 +159,7 @@ def test_huffman_tables_of_the_program(chn: int) -> None:
     assert acl.himpi.venc_set_jpeg_huffman_param(0, huffman) == VENC + 3
 
 
-def test_restart_markers(chn: int) -> None:
+def test_restart_markers_are_written_when_asked(chn: int) -> None:
     plain = encode()
     set_jpeg(mcu_per_ecs=12)
     file = encode()
@@ -167,7 +167,7 @@ def test_restart_markers(chn: int) -> None:
     assert np.abs(planes(file)[0].astype(int) - picture()[:H]).max() <= 8
 
 
-def test_merged_tables(chn: int) -> None:
+def test_tables_are_merged_when_asked(chn: int) -> None:
     plain = encode()
     ok(acl.himpi.venc_compact_jpeg_tables(0, 0, 1))
     file = encode()
@@ -262,7 +262,7 @@ def test_the_predicted_size_is_enough_for_noise(form: int) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [({"buf_size": 100}, 3), ({"buf_size": 1024}, 3), ({"max_pic_width": 0}, 3)]
 )
-def test_refused_attributes(change: Dict, code: int) -> None:
+def test_wrong_attributes_are_refused(change: Dict, code: int) -> None:
     assert acl.himpi.venc_create_chn(0, encode_attr("jpeg", W, H, **change)) == VENC + code
 
 
@@ -305,5 +305,5 @@ def test_channels_side_by_side_and_nothing_left() -> None:
     threads = [blocked(lambda n=n: run(n))[0] for n in range(4)]
     for thread in threads:
         woken(thread)
-    assert len(sizes) == 4 and all(found == sizes[0] for found in sizes.values())
+    assert len(sizes) == 4 and all(size == sizes[0] for size in sizes.values())
     assert used() == before

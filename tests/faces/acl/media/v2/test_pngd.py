@@ -87,45 +87,45 @@ def pixels(pic: dict[str, Any]) -> Array:
 @pytest.mark.parametrize(
     ("mode", "colour", "form"), [("RGB", 2, RGB), ("RGBA", 6, RGBA), ("L", 0, RGB), ("LA", 4, RGBA), ("P", 3, RGB)]
 )
-def test_decode(channel: int, mode: str, colour: int, form: int) -> None:
+def test_a_picture_is_decoded_as_pillow_does(channel: int, mode: str, colour: int, form: int) -> None:
     picture = Image.fromarray(noise(50, 70, 3)).convert(mode)
     target = io.BytesIO()
     picture.save(target, "PNG")
-    given = stream(target.getvalue(), pts=77)
-    info = ok(acl.himpi.png_get_image_info(given))
+    packet = stream(target.getvalue(), pts=77)
+    info = ok(acl.himpi.png_get_image_info(packet))
     channels = 4 if form == RGBA else 3
     want = {"width": 70, "height": 50, "width_stride": 128 * channels, "height_stride": 64}
     assert info == want | {"img_buf_size": 128 * channels * 64, "pixel_format": colour, "reserved": [0] * 4}
     out = output(info)
-    assert acl.himpi.pngd_send_stream(channel, given, out, 0) == 0
-    found, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
+    assert acl.himpi.pngd_send_stream(channel, packet, out, 0) == 0
+    decoded, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
     assert ret == 0
-    assert found == {**out, "picture_format": form}
-    assert back == {**given, "reserved": [0, 0]}
-    assert (pixels(found) == np.asarray(picture.convert("RGBA" if form == RGBA else "RGB"))).all()
+    assert decoded == {**out, "picture_format": form}
+    assert back == {**packet, "reserved": [0, 0]}
+    assert (pixels(decoded) == np.asarray(picture.convert("RGBA" if form == RGBA else "RGB"))).all()
 
 
-def test_a_wanted_format(channel: int) -> None:
+def test_the_format_that_was_asked_for_is_decoded(channel: int) -> None:
     data = noise(50, 70, 4)
-    given = stream(file(data))
-    out = output(ok(acl.himpi.png_get_image_info(given)), RGB)
-    ok(acl.himpi.pngd_send_stream(channel, given, out, 0))
-    found, _, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
-    assert ret == 0 and found["picture_format"] == RGB
-    rows = fetch(found["picture_address"], 512 * 64).reshape(64, 512)[:50, :210]
+    packet = stream(file(data))
+    out = output(ok(acl.himpi.png_get_image_info(packet)), RGB)
+    ok(acl.himpi.pngd_send_stream(channel, packet, out, 0))
+    decoded, _, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
+    assert ret == 0 and decoded["picture_format"] == RGB
+    rows = fetch(decoded["picture_address"], 512 * 64).reshape(64, 512)[:50, :210]
     assert (rows.reshape(50, 70, 3) == data[:, :, :3]).all()
 
 
-def test_sizes_left_open(channel: int) -> None:
+def test_sizes_left_open_are_filled_in(channel: int) -> None:
     data = noise(50, 70, 3)
-    given = stream(file(data))
-    whole = output(ok(acl.himpi.png_get_image_info(given)))
+    packet = stream(file(data))
+    whole = output(ok(acl.himpi.png_get_image_info(packet)))
     short = {key: whole[key] for key in ("picture_address", "picture_buffer_size", "picture_format")}
-    ok(acl.himpi.pngd_send_stream(channel, given, short, 0))
-    found, _, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
+    ok(acl.himpi.pngd_send_stream(channel, packet, short, 0))
+    decoded, _, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
     assert ret == 0
-    assert found == {**whole, "picture_format": RGB}
-    assert (pixels(found) == data).all()
+    assert decoded == {**whole, "picture_format": RGB}
+    assert (pixels(decoded) == data).all()
 
 
 def test_header_in_host_memory() -> None:
@@ -137,31 +137,31 @@ def test_header_in_host_memory() -> None:
 def test_results_come_in_order(channel: int) -> None:
     datas = [noise(40 + n, 50, 3, seed=n) for n in range(4)]
     for number, data in enumerate(datas):
-        given = stream(file(data), pts=number)
-        ok(acl.himpi.pngd_send_stream(channel, given, output(ok(acl.himpi.png_get_image_info(given))), 0))
+        packet = stream(file(data), pts=number)
+        ok(acl.himpi.pngd_send_stream(channel, packet, output(ok(acl.himpi.png_get_image_info(packet))), 0))
     for number, data in enumerate(datas):
-        found, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
+        decoded, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
         assert (ret, back["pts"]) == (0, number)
-        assert (pixels(found) == data).all()
+        assert (pixels(decoded) == data).all()
     assert acl.himpi.pngd_get_image_data(channel, 0) == (NO_PIC, NO_STREAM, PNGD | BUF_EMPTY)
 
 
-def test_a_full_queue(channel: int) -> None:
-    given = stream(file(noise(40, 50, 3)))
-    out = output(ok(acl.himpi.png_get_image_info(given)))
-    assert [acl.himpi.pngd_send_stream(channel, given, out, 0) for _ in range(4)] == [0] * 4
-    assert acl.himpi.pngd_send_stream(channel, given, out, 0) == PNGD | BUF_FULL
+def test_a_full_queue_refuses_the_next_file(channel: int) -> None:
+    packet = stream(file(noise(40, 50, 3)))
+    out = output(ok(acl.himpi.png_get_image_info(packet)))
+    assert [acl.himpi.pngd_send_stream(channel, packet, out, 0) for _ in range(4)] == [0] * 4
+    assert acl.himpi.pngd_send_stream(channel, packet, out, 0) == PNGD | BUF_FULL
     before = time.monotonic()
-    assert acl.himpi.pngd_send_stream(channel, given, out, 50) == PNGD | TIMEOUT
+    assert acl.himpi.pngd_send_stream(channel, packet, out, 50) == PNGD | TIMEOUT
     assert time.monotonic() - before > 0.04
     threading.Timer(0.1, lambda: (acl.himpi.pngd_get_image_data(channel, 0), None)[1]).start()
-    assert in_thread(lambda: acl.himpi.pngd_send_stream(channel, given, out, FOREVER)) == 0
+    assert in_thread(lambda: acl.himpi.pngd_send_stream(channel, packet, out, FOREVER)) == 0
 
 
 def test_waiting_for_another_thread(channel: int) -> None:
-    given = stream(file(noise(40, 50, 3)))
-    out = output(ok(acl.himpi.png_get_image_info(given)))
-    threading.Timer(0.1, lambda: (acl.himpi.pngd_send_stream(channel, given, out, 0), None)[1]).start()
+    packet = stream(file(noise(40, 50, 3)))
+    out = output(ok(acl.himpi.png_get_image_info(packet)))
+    threading.Timer(0.1, lambda: (acl.himpi.pngd_send_stream(channel, packet, out, 0), None)[1]).start()
     assert in_thread(lambda: acl.himpi.pngd_get_image_data(channel, FOREVER))[2] == 0
     assert acl.himpi.pngd_get_image_data(channel, 20)[2] == PNGD | BUF_EMPTY
     threading.Timer(0.1, lambda: (acl.himpi.pngd_destroy_chn(channel), None)[1]).start()
@@ -186,62 +186,62 @@ def damaged() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", damaged())
-def test_damaged_files(channel: int, name: str) -> None:
+def test_damaged_files_give_back_their_memory_and_the_channel_goes_on(channel: int, name: str) -> None:
     """A failed picture comes back with its memory, and the channel goes on."""
     content = damaged()[name]
-    given = {**stream(content, pts=5), "reserved": [0, 0]}
+    packet = {**stream(content, pts=5), "reserved": [0, 0]}
     good = stream(file(noise(40, 50, 3)))
     out = output(ok(acl.himpi.png_get_image_info(good)))
-    ok(acl.himpi.pngd_send_stream(channel, given, out, 0))
+    ok(acl.himpi.pngd_send_stream(channel, packet, out, 0))
     ok(acl.himpi.pngd_send_stream(channel, good, out, 0))
-    found, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
+    decoded, back, ret = acl.himpi.pngd_get_image_data(channel, FOREVER)
     assert ret == PNGD | ILLEGAL_PARAM
-    assert (found["picture_address"], back) == (out["picture_address"], given)
+    assert (decoded["picture_address"], back) == (out["picture_address"], packet)
     assert "PNG" in message()
     assert acl.himpi.pngd_get_image_data(channel, FOREVER)[2] == 0
 
 
 def test_an_output_that_is_too_small(channel: int) -> None:
-    given = stream(file(noise(40, 50, 3)))
-    info = ok(acl.himpi.png_get_image_info(given))
+    packet = stream(file(noise(40, 50, 3)))
+    info = ok(acl.himpi.png_get_image_info(packet))
     for change in (
         {"picture_buffer_size": 1000},
         {"picture_width_stride": 100},
         {"picture_format": 9999},
         {"picture_height_stride": 8},
     ):
-        ok(acl.himpi.pngd_send_stream(channel, given, {**output(info), **change}, 0))
+        ok(acl.himpi.pngd_send_stream(channel, packet, {**output(info), **change}, 0))
         assert acl.himpi.pngd_get_image_data(channel, FOREVER)[2] == PNGD | ILLEGAL_PARAM
 
 
-def test_sending_mistakes(channel: int) -> None:
-    given = stream(file(noise(40, 50, 3)))
-    out = output(ok(acl.himpi.png_get_image_info(given)))
+def test_wrong_arguments_of_send_are_refused(channel: int) -> None:
+    packet = stream(file(noise(40, 50, 3)))
+    out = output(ok(acl.himpi.png_get_image_info(packet)))
     send = acl.himpi.pngd_send_stream
-    assert send(channel, {**given, "addr": 0}, out, 0) == PNGD | NULL_PTR
-    assert send(channel, {**given, "len": 0}, out, 0) == PNGD | ILLEGAL_PARAM
-    assert send(channel, {**given, "len": 1 << 30}, out, 0) == PNGD | ILLEGAL_PARAM
-    assert send(channel, {**given, "type": 26}, out, 0) == PNGD | ILLEGAL_PARAM
-    assert send(channel, {**given, "addr": 4096}, out, 0) == PNGD | ILLEGAL_PARAM
-    assert send(channel, given, {**out, "picture_address": 0}, 0) == PNGD | NULL_PTR
-    assert send(channel, given, out, -2) == PNGD | ILLEGAL_PARAM
+    assert send(channel, {**packet, "addr": 0}, out, 0) == PNGD | NULL_PTR
+    assert send(channel, {**packet, "len": 0}, out, 0) == PNGD | ILLEGAL_PARAM
+    assert send(channel, {**packet, "len": 1 << 30}, out, 0) == PNGD | ILLEGAL_PARAM
+    assert send(channel, {**packet, "type": 26}, out, 0) == PNGD | ILLEGAL_PARAM
+    assert send(channel, {**packet, "addr": 4096}, out, 0) == PNGD | ILLEGAL_PARAM
+    assert send(channel, packet, {**out, "picture_address": 0}, 0) == PNGD | NULL_PTR
+    assert send(channel, packet, out, -2) == PNGD | ILLEGAL_PARAM
     assert acl.himpi.pngd_get_image_data(channel, -2)[2] == PNGD | ILLEGAL_PARAM
     assert acl.himpi.pngd_get_image_data(channel, 0)[2] == PNGD | BUF_EMPTY
 
 
-def test_header_mistakes(himpi: None) -> None:
+def test_wrong_arguments_for_a_header_are_refused(himpi: None) -> None:
     zeros = dict.fromkeys(("width", "height", "width_stride", "height_stride", "img_buf_size", "pixel_format"), 0)
     zeros["reserved"] = [0] * 4  # type: ignore[assignment]
     content = file(noise(40, 50, 3))
-    given = stream(content)
-    assert acl.himpi.png_get_image_info({**given, "addr": 0}) == (zeros, PNGD | NULL_PTR)
-    assert acl.himpi.png_get_image_info({**given, "len": 0}) == (zeros, PNGD | ILLEGAL_PARAM)
-    assert acl.himpi.png_get_image_info({**given, "len": 20}) == (zeros, PNGD | ILLEGAL_PARAM)
-    assert acl.himpi.png_get_image_info({**given, "len": 1 << 31}) == (zeros, PNGD | ILLEGAL_PARAM)
+    packet = stream(content)
+    assert acl.himpi.png_get_image_info({**packet, "addr": 0}) == (zeros, PNGD | NULL_PTR)
+    assert acl.himpi.png_get_image_info({**packet, "len": 0}) == (zeros, PNGD | ILLEGAL_PARAM)
+    assert acl.himpi.png_get_image_info({**packet, "len": 20}) == (zeros, PNGD | ILLEGAL_PARAM)
+    assert acl.himpi.png_get_image_info({**packet, "len": 1 << 31}) == (zeros, PNGD | ILLEGAL_PARAM)
     assert acl.himpi.png_get_image_info(stream(b"no picture at all")) == (zeros, PNGD | ILLEGAL_PARAM)
 
 
-def test_channels(himpi: None) -> None:
+def test_channels_are_created_once_and_checked(himpi: None) -> None:
     assert acl.himpi.pngd_create_chn(0, {}) == 0
     assert acl.himpi.pngd_create_chn(0, {}) == PNGD | EXIST
     assert acl.himpi.pngd_create_chn(128, {}) == PNGD | INVALID_CHN_ID
@@ -257,7 +257,7 @@ def test_nothing_before_sys_init(runtime: None) -> None:
     assert acl.himpi.pngd_create_chn(0, {}) == PNGD | NOT_READY
 
 
-def test_channels_in_threads(himpi: None) -> None:
+def test_channels_work_in_threads_of_their_own(himpi: None) -> None:
     failures: list[BaseException] = []
 
     def run(number: int) -> None:
@@ -265,10 +265,10 @@ def test_channels_in_threads(himpi: None) -> None:
             ok(acl.rt.set_device(0))
             ok(acl.himpi.pngd_create_chn(number, {}))
             data = noise(60, 80, 3, seed=number)
-            given = stream(file(data))
-            out = output(ok(acl.himpi.png_get_image_info(given)))
+            packet = stream(file(data))
+            out = output(ok(acl.himpi.png_get_image_info(packet)))
             for _ in range(10):
-                ok(acl.himpi.pngd_send_stream(number, given, out, FOREVER))
+                ok(acl.himpi.pngd_send_stream(number, packet, out, FOREVER))
                 assert (pixels(acl.himpi.pngd_get_image_data(number, FOREVER)[0]) == data).all()
             ok(acl.himpi.pngd_destroy_chn(number))
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""acl.himpi: what a board refuses is refused in strict mode and noted else (reference sections 1.4, 5.5, 7.2, 7.6, 7.7, 7.9, 8.1)."""
+"""acl.himpi: what a board refuses is refused in strict mode and noted else."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def board(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the rules and the channels write into the log."""
-    found: list[str] = []
-    writer = type("Log", (), {"write": lambda self, level, text, *more: found.append(f"{level} {text}")})()
+    texts: list[str] = []
+    writer = type("Log", (), {"write": lambda self, level, text, *more: texts.append(f"{level} {text}")})()
     for module in (rules, coder):
         monkeypatch.setattr(module, "log", lambda: writer)
     rules._note.cache_clear()
-    return found
+    return texts
 
 
 def result(answer: tuple[int, int]) -> Answer:
@@ -233,7 +233,7 @@ def test_else_it_is_noted_once(case: str, board: Callable[..., None], lines: lis
 
 
 @pytest.mark.parametrize(("mode", "code"), [("strict", VDEC + NO_MEM), ("", 0)])
-def test_channels_of_vdec(mode: str, code: int, board: Callable[..., None]) -> None:
+def test_the_910b_has_32_channels_of_vdec(mode: str, code: int, board: Callable[..., None]) -> None:
     """The 910B has 32 of them among 256 ids; JPEG does not count."""
     board(NEW, mode)
     for number in range(32):
@@ -256,9 +256,9 @@ def test_alpha_of_scaled_pictures(soc: str, keeps: bool, board: Callable[..., No
         src, out, same = pic(RGBA, 64, 48, data), pic(form, 32, 24), pic(form, 64, 48)
         done(0, acl.himpi.vpc_resize(0, src, out, 0, 0, 0, LIMIT_MS))
         done(0, acl.himpi.vpc_convert_color(0, src, same, LIMIT_MS))
-        (found,), (converted,) = planes(out), planes(same)
-        assert (found[:, :, alpha] == (200 if keeps else 0)).all()
-        assert np.abs(found[:, :, order].astype(int) - cv2.resize(data[:, :, :3], (32, 24))).max() <= 1
+        (scaled,), (converted,) = planes(out), planes(same)
+        assert (scaled[:, :, alpha] == (200 if keeps else 0)).all()
+        assert np.abs(scaled[:, :, order].astype(int) - cv2.resize(data[:, :, :3], (32, 24))).max() <= 1
         assert (converted[:, :, alpha] == 200).all()
 
 
@@ -280,7 +280,7 @@ def test_a_reserved_list_of_another_length(himpi: None, values: list[int]) -> No
         acl.himpi.sys_get_image_align_info([0], 1, {"width": 64, "height": 64, "pixel_format": 1, "reserved": values})
 
 
-def test_profile_svc_t(himpi: None) -> None:
+def test_the_profile_svc_t_is_refused_by_name(himpi: None) -> None:
     assert acl.himpi.venc_create_chn(0, encode_attr("h264", 160, 128, profile=3)) == VENC + 8
     assert "SVC-T" in message()
 

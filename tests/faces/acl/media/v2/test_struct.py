@@ -1,4 +1,4 @@
-"""acl.himpi: how dictionaries are read and written, section 2.2 of the reference, case by case."""
+"""acl.himpi: how dictionaries are read and written, case by case."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ZEROS = {"u": 0, "i": 0, "p": 0, "f": 0.0, "row": [0, 0, 0], "inner": {"a": 0, "
         ({"many": [{}, {"b": 1.5}]}, {"many": [{"a": 0, "b": 0.0}, {"a": 0, "b": 1.5}]}),
     ],
 )
-def test_read(given: dict[Any, Any], want: dict[str, Any]) -> None:
+def test_a_dictionary_fills_the_structure(given: dict[Any, Any], want: dict[str, Any]) -> None:
     assert read(OUTER, given) == ZEROS | want
 
 
@@ -79,12 +79,12 @@ def test_read(given: dict[Any, Any], want: dict[str, Any]) -> None:
         ({"inner": {"a": 1 << 40}}, ValueError, "a is"),
     ],
 )
-def test_refused(given: Any, error: type[Exception], words: str) -> None:
+def test_wrong_values_are_refused_by_name(given: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         read(OUTER, given)
 
 
-def test_required() -> None:
+def test_required_keys_of_a_structure_are_asked_for() -> None:
     assert read(STRICT, {"row": [1, 2]}) == {"row": [1, 2]}
     with pytest.raises(TypeError, match="row"):
         read(STRICT, {})
@@ -94,7 +94,7 @@ def test_required() -> None:
         read(STRICT, {"row": [1]})
 
 
-def test_fresh() -> None:
+def test_every_dictionary_is_a_fresh_one() -> None:
     """No dictionary that is handed out shares anything with another."""
     first, second = OUTER.zeros(), OUTER.zeros()
     assert first == second == ZEROS
@@ -124,7 +124,7 @@ def test_other_keys_are_ignored(chn: int) -> None:
     assert (planes(out)[0] == data).all()
 
 
-def test_nested_values(chn: int) -> None:
+def test_wrong_nested_values_are_named(chn: int) -> None:
     src = pic(GRAY, 32, 32)
     with pytest.raises(TypeError, match="dest_pic_info"):
         acl.himpi.vpc_crop(chn, src, [{"dest_pic_info": 5}], 1, 0)
@@ -152,7 +152,7 @@ def test_a_short_table_is_0_at_its_end(chn: int) -> None:
     assert (planes(out)[0] == (data * (data < 100))).all()
 
 
-def test_required_keys(chn: int) -> None:
+def test_missing_keys_are_named(chn: int) -> None:
     src = pic(GRAY, 32, 32)
     with pytest.raises(TypeError, match="clut"):
         acl.himpi.vpc_draw_osd(chn, {"src": src, "dst": src, "count": 1, "osd": [{}]}, 0)
@@ -163,7 +163,7 @@ def test_required_keys(chn: int) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), (0,), (0, {}, {}, 0, 0), (0, [], {}, 0), ("0", {}, {}, 0), (0, {}, {}, 0.5)])
-def test_wrong_arguments(chn: int, arguments: tuple[Any, ...]) -> None:
+def test_wrong_arguments_are_type_errors(chn: int, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
         acl.himpi.vpc_convert_color(*arguments)
 

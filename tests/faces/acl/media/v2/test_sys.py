@@ -52,14 +52,14 @@ def decoder(himpi: None) -> Iterator[int]:
 
 
 def ready(chn: int) -> Ready:
-    found: Ready = need_system("vdec").vdec.get(chn).ready
-    return found
+    readiness: Ready = need_system("vdec").vdec.get(chn).ready
+    return readiness
 
 
 # ---- the system ------------------------------------------------------------------------------------------------------
 
 
-def test_needs_a_device(fresh: None) -> None:
+def test_the_system_needs_a_device(fresh: None) -> None:
     assert acl.himpi.sys_init() == SYS | NOT_READY
     assert acl.himpi.sys_exit() == 0
     assert acl.init() == 0
@@ -156,7 +156,7 @@ threading.Thread(target=lambda: acl.himpi.sys_wait_epoll(epfd, 1, -1), daemon=Tr
     assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")
 
 
-def test_version() -> None:
+def test_the_version_has_three_numbers() -> None:
     major, minor, patch, ret = acl.himpi.dvpp_get_version()
     assert ret == 0
     assert all(isinstance(part, int) and part >= 0 for part in (major, minor, patch))
@@ -165,7 +165,7 @@ def test_version() -> None:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_memory(himpi: None) -> None:
+def test_memory_is_aligned_and_freed_once(himpi: None) -> None:
     address, ret = acl.himpi.dvpp_malloc(0, 1000)
     assert ret == 0 and address % 128 == 0
     assert acl.rt.memset(address, 1000, 5, 1000) == 0
@@ -196,7 +196,7 @@ def test_memory_before_a_device_is_set(fresh: None) -> None:
 # ---- event waiters ---------------------------------------------------------------------------------------------------
 
 
-def test_epoll(decoder: int) -> None:
+def test_a_waiter_tells_results_that_are_ready(decoder: int) -> None:
     epfd, fd = ok(acl.himpi.sys_create_epoll(10)), acl.himpi.vdec_get_fd(decoder)
     assert acl.himpi.sys_ctl_epoll(epfd, ADD, fd, {"events": IN, "data": 1 << 63}) == 0
     assert acl.himpi.sys_wait_epoll(epfd, 3, 0) == ([NOTHING] * 3, 0, 0)
@@ -214,7 +214,7 @@ def test_epoll(decoder: int) -> None:
     assert acl.himpi.sys_close_epoll(epfd) == 0
 
 
-def test_edges(decoder: int) -> None:
+def test_with_the_edge_flag_a_result_is_told_once(decoder: int) -> None:
     """With the edge flag a result is told once; a further result is told again."""
     epfd, fd = ok(acl.himpi.sys_create_epoll(10)), acl.himpi.vdec_get_fd(decoder)
     ok(acl.himpi.sys_ctl_epoll(epfd, ADD, fd, {"events": IN | ET, "data": 7}))
@@ -225,7 +225,7 @@ def test_edges(decoder: int) -> None:
     assert acl.himpi.sys_wait_epoll(epfd, 1, 1000)[1] == 1
 
 
-def test_room_for_input(decoder: int) -> None:
+def test_a_waiter_tells_that_there_is_room_for_input(decoder: int) -> None:
     epfd, fd = ok(acl.himpi.sys_create_epoll(10)), acl.himpi.vdec_get_fd(decoder)
     ok(acl.himpi.sys_ctl_epoll(epfd, ADD, fd, {"events": IN | OUT, "data": 7}))
     assert acl.himpi.sys_wait_epoll(epfd, 1, 0) == ([{"events": OUT, "data": 7}], 1, 0)
@@ -281,7 +281,7 @@ def test_more_ready_than_asked_for(himpi: None) -> None:
     assert sorted(event["data"] for event in events[:count]) == [0, 1, 3]
 
 
-def test_epoll_mistakes(decoder: int) -> None:
+def test_wrong_arguments_of_waiters_are_refused(decoder: int) -> None:
     epfd, fd = ok(acl.himpi.sys_create_epoll(1)), acl.himpi.vdec_get_fd(decoder)
     himpi, event = acl.himpi, {"events": IN, "data": 1}
     assert himpi.sys_create_epoll(0) == (0, SYS | ILLEGAL_PARAM)
@@ -329,11 +329,11 @@ STANDARDS = {
 
 
 @pytest.mark.parametrize("number", STANDARDS)
-def test_matrices(chn: int, number: int) -> None:
+def test_matrices_are_those_of_the_standards(chn: int, number: int) -> None:
     offset, luma, rv, gu, gv, bu = STANDARDS[number]
     assert acl.himpi.sys_set_chn_csc_matrix(7, chn, number, {}) == 0
-    found, values, ret = acl.himpi.sys_get_chn_csc_matrix(7, chn)
-    assert (found, ret) == (number, 0)
+    number_read, values, ret = acl.himpi.sys_get_chn_csc_matrix(7, chn)
+    assert (number_read, ret) == (number, 0)
     want = coefficients([luma, 0, rv, luma, gu, gv, luma, bu, 0], [offset, 128, 128])
     assert values["yuv_to_rgb_coefficient"] == pytest.approx(want, abs=1e-4)
     src, out = colour_pictures()
@@ -349,13 +349,13 @@ def colour_pictures() -> tuple[dict[str, Any], dict[str, Any]]:
     return pic(NV12, 64, 48, data), pic(RGB, 64, 48)
 
 
-def test_own_matrix(chn: int) -> None:
+def test_a_matrix_of_ones_own_is_used_both_ways(chn: int) -> None:
     """RGB = M (YUV - bias), YUV = M RGB + bias."""
     back = coefficients([1, 0, 0.5, 1, 0.25, 0, 0.5, 0, 0], [20, 60, 100])
     forth = coefficients(np.eye(3) * 0.5, [1, 2, 3])
-    given = {"yuv_to_rgb_coefficient": back, "rgb_to_yuv_coefficient": forth}
-    assert acl.himpi.sys_set_chn_csc_matrix(7, chn, 100, given) == 0
-    assert acl.himpi.sys_get_chn_csc_matrix(7, chn) == (100, given, 0)
+    coefficients_given = {"yuv_to_rgb_coefficient": back, "rgb_to_yuv_coefficient": forth}
+    assert acl.himpi.sys_set_chn_csc_matrix(7, chn, 100, coefficients_given) == 0
+    assert acl.himpi.sys_get_chn_csc_matrix(7, chn) == (100, coefficients_given, 0)
     src, out = colour_pictures()
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
     assert np.abs(planes(out)[0].reshape(-1, 3) - (100 + 40, 100 + 10, 50)).max() <= 1
@@ -369,15 +369,15 @@ def test_own_matrix(chn: int) -> None:
 
 def test_channels_begin_with_full_range(chn: int, decoder: int) -> None:
     for module, number in ((7, chn), (5, decoder)):
-        found, values, ret = acl.himpi.sys_get_chn_csc_matrix(module, number)
-        assert (found, ret) == (0, 0)
+        number_read, values, ret = acl.himpi.sys_get_chn_csc_matrix(module, number)
+        assert (number_read, ret) == (0, 0)
         assert values["yuv_to_rgb_coefficient"]["csc_matrix_r0_c2"] == pytest.approx(1.402)
     assert acl.himpi.sys_set_chn_csc_matrix(5, decoder, 3, {}) == 0
     assert acl.himpi.sys_get_chn_csc_matrix(5, decoder)[0] == 3
     assert acl.himpi.sys_get_chn_csc_matrix(7, chn)[0] == 0
 
 
-def test_matrix_mistakes(chn: int) -> None:
+def test_wrong_matrices_are_refused(chn: int) -> None:
     himpi, wrong = acl.himpi, SYS | ILLEGAL_PARAM
     number, zeros, ret = himpi.sys_get_chn_csc_matrix(8, chn)
     assert (number, ret) == (0, wrong)
@@ -415,22 +415,22 @@ def base(width: int, height: int, form: int) -> dict[str, Any]:
         ("Ascend310B4", [2], RGB, (303, 50, 303 * 50)),
     ],
 )
-def test_strides(
+def test_strides_are_those_of_the_modules_together(
     fresh: None, monkeypatch: pytest.MonkeyPatch, soc: str, modules: list[int], form: int, want: Any
 ) -> None:
     monkeypatch.setenv("SOFTNPU_SOC", soc)
     ok(acl.init())
     ok(acl.rt.set_device(0))
     ok(acl.himpi.sys_init())
-    found, ret = acl.himpi.sys_get_image_align_info(modules, len(modules), base(101, 49, form))
+    align_info, ret = acl.himpi.sys_get_image_align_info(modules, len(modules), base(101, 49, form))
     assert ret == 0
-    assert found == dict(zip(("width_stride", "height_stride", "img_buf_size"), want, strict=True)) | {
+    assert align_info == dict(zip(("width_stride", "height_stride", "img_buf_size"), want, strict=True)) | {
         "reserved": [0, 0]
     }
     ok(acl.finalize())
 
 
-def test_strides_mistakes(himpi: None) -> None:
+def test_wrong_arguments_for_strides_are_refused(himpi: None) -> None:
     zeros = {"width_stride": 0, "height_stride": 0, "img_buf_size": 0, "reserved": [0, 0]}
     call, wrong = acl.himpi.sys_get_image_align_info, SYS | ILLEGAL_PARAM
     assert call([], 0, base(100, 50, NV12)) == (zeros, wrong)

@@ -110,9 +110,9 @@ def test_rgb_is_full_range_601() -> None:
     chroma = picture[H:].reshape(H // 2, W // 2, 2).repeat(2, 0).repeat(2, 1) - 128
     y, u, v = picture[:H], chroma[..., 0], chroma[..., 1]
     wanted = np.stack([y + 1.402 * v, y - 0.344 * u - 0.714 * v, y + 1.772 * u], -1).clip(0, 255)
-    found = np.frombuffer(frame.data, np.uint8).reshape(H, W, 3)
+    pixels = np.frombuffer(frame.data, np.uint8).reshape(H, W, 3)
     assert frame.frame["width_stride"] == [W * 3, 0, 0]
-    assert np.abs(found - wanted).max() <= 2
+    assert np.abs(pixels - wanted).max() <= 2
 
 
 def test_another_size_is_scaled_as_opencv_does() -> None:
@@ -155,7 +155,7 @@ def test_the_order_of_decoding() -> None:
     assert all(np.array_equal(frame.nv12(), pictures[frame.pts]) for frame in frames)
 
 
-def test_only_key_pictures() -> None:
+def test_only_key_pictures_are_decoded_when_asked() -> None:
     packets = video("h264", 14, W, H)
     open_decoder(0, H264, W, H, {"dec_mode": 2})
     frames = decode(0, packets)
@@ -242,7 +242,7 @@ def test_memory_that_is_freed_too_early_is_a_failed_frame() -> None:
     assert ret == 0 and info["v_frame"]["frame_flag"] in (0, 1)
 
 
-def test_the_status_counts() -> None:
+def test_the_status_counts_packets_and_pictures() -> None:
     packets = video("h264", 5, W, H)
     open_decoder(0, H264, W, H)
     before = ok(acl.himpi.vdec_query_status(0))
@@ -483,7 +483,7 @@ def test_a_started_channel_keeps_its_settings() -> None:
         ({"video_attr": {"ref_frame_num": 17}}, 3),
     ],
 )
-def test_refused_attributes(change: dict[str, Any], code: int) -> None:
+def test_wrong_attributes_are_refused(change: dict[str, Any], code: int) -> None:
     assert acl.himpi.vdec_create_chn(0, channel_attr(H264, W, H, **change)) == VDEC + code
     ok(acl.himpi.vdec_create_chn(0, channel_attr(H264, W, H)))
 
@@ -505,7 +505,7 @@ def test_codes_of_channels_that_are_not_there() -> None:
     assert "vdec_start_recv_stream" in message()
 
 
-def test_refused_packets() -> None:
+def test_wrong_packets_are_refused() -> None:
     open_decoder(0, H264, W, H, stream_buf_size=1000)
     good, picture = packet(b"\0\0\1\x67" * 10), output(SIZE)
     call = acl.himpi.vdec_send_stream
@@ -534,12 +534,12 @@ def test_dictionaries_are_read_as_the_binding_does() -> None:
         acl.himpi.vdec_get_frame(0)
 
 
-def test_before_sys_init(runtime: None) -> None:
+def test_nothing_works_before_sys_init(runtime: None) -> None:
     ok(acl.himpi.sys_exit())
     assert acl.himpi.vdec_create_chn(0, channel_attr(H264, W, H)) == VDEC + 16
 
 
-def test_sizes() -> None:
+def test_sizes_of_buffers_hold_a_picture() -> None:
     attr = {"width": 1920, "height": 1080, "bit_width": 0, "pixel_format": NV12, "compress_mode": 0}
     size = acl.himpi.vdec_get_pic_buf_size(H264, attr)
     assert size >= 1920 * 1088 * 3 // 2

@@ -76,8 +76,8 @@ def probe(path: Path, what: str) -> list[dict[str, Any]]:
     command = ["ffprobe", "-v", "error", f"-show_{what}", "-of", "json", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=WAIT)
     assert answer.returncode == 0 and not answer.stderr, answer.stderr
-    found: list[dict[str, Any]] = json.loads(answer.stdout)[what]
-    return found
+    entries: list[dict[str, Any]] = json.loads(answer.stdout)[what]
+    return entries
 
 
 def likeness(a: Array, b: Array) -> float:
@@ -87,7 +87,7 @@ def likeness(a: Array, b: Array) -> float:
 
 
 @pytest.mark.parametrize(("codec", "profile", "word"), [("h264", 0, "Constrained Baseline"), ("h264", 1, "Main"), ("h264", 2, "High"), ("h265", 0, "Main")])  # fmt: skip
-def test_a_stream(codec: str, profile: int, word: str, tmp_path: Path) -> None:
+def test_a_stream_has_the_profile_that_was_asked_for(codec: str, profile: int, word: str, tmp_path: Path) -> None:
     open_encoder(0, codec, W, H, profile=profile)
     results = encode(0, 25)
     path = tmp_path / f"stream.{codec}"
@@ -99,7 +99,7 @@ def test_a_stream(codec: str, profile: int, word: str, tmp_path: Path) -> None:
     assert types == ["I" if index % 10 == 0 else "P" for index in range(25)]
     pictures = decoded(codec, path.read_bytes())
     assert len(pictures) == 25
-    assert min(likeness(found, picture(index)) for index, found in enumerate(pictures)) > 32
+    assert min(likeness(decoded_picture, picture(index)) for index, decoded_picture in enumerate(pictures)) > 32
 
 
 def test_a_pack_tells_everything() -> None:
@@ -118,7 +118,7 @@ def test_a_pack_tells_everything() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_single_units(codec: str) -> None:
+def test_units_are_given_one_at_a_time_when_asked(codec: str) -> None:
     open_encoder(0, codec, W, H, is_by_frame=0)
     address = put(picture(0))
     ok(acl.himpi.venc_send_frame(0, frame_of(address, W, H), LIMIT_MS))
@@ -156,7 +156,7 @@ def test_the_module_parameter_for_several_packets_a_frame() -> None:
 
 @pytest.mark.parametrize("kind", ["cbr", "vbr", "avbr", "qvbr", "cvbr", "fixqp"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_rate_control(codec: str, kind: str) -> None:
+def test_every_rate_control_makes_a_good_stream(codec: str, kind: str) -> None:
     open_encoder(0, codec, W, H, rate_control(codec, kind))
     results = encode(0, 12)
     pictures = decoded(codec, joined(results))
@@ -227,8 +227,8 @@ def test_chroma_in_memory_of_its_own_and_the_other_order() -> None:
     results = [take(0)]
     ok(acl.himpi.venc_send_frame(0, frame_of(swapped, W, H, NV21), LIMIT_MS))
     results.append(take(0))
-    for found in decoded("h264", joined(results)):
-        assert np.abs(found.astype(int) - whole).max() <= 8
+    for decoded_picture in decoded("h264", joined(results)):
+        assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
 def test_padding_is_not_encoded() -> None:
@@ -239,8 +239,8 @@ def test_padding_is_not_encoded() -> None:
     address = put(padded)
     frame = frame_of(address, W, H, width_stride=[192, 0, 0], height_stride=[H + 16, 0, 0])
     ok(acl.himpi.venc_send_frame(0, frame, LIMIT_MS))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found.astype(int) - whole).max() <= 8
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
 def test_the_picture_is_copied_at_once() -> None:
@@ -250,11 +250,11 @@ def test_the_picture_is_copied_at_once() -> None:
     ok(acl.himpi.venc_send_frame(0, frame_of(address, W, H), LIMIT_MS))
     ok(acl.rt.memset(address, whole.size, 0, whole.size))
     ok(acl.himpi.dvpp_free(address))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found.astype(int) - whole).max() <= 8
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture.astype(int) - whole).max() <= 8
 
 
-def test_grey_and_crop() -> None:
+def test_grey_and_cropped_pictures_are_encoded() -> None:
     open_encoder(0, "h264", 64, 64, rate_control("h264", "fixqp", i_qp=5, p_qp=5))
     param = ok(acl.himpi.venc_get_chn_param(0))
     param["color_to_grey_en"] = 1
@@ -263,9 +263,9 @@ def test_grey_and_crop() -> None:
     assert ok(acl.himpi.venc_get_chn_param(0)) == param
     whole = picture(1)
     ok(acl.himpi.venc_send_frame(0, frame_of(put(whole), W, H), LIMIT_MS))
-    (found,) = decoded("h264", joined([take(0)]))
-    assert np.abs(found[:64].astype(int) - whole[16:80, 32:96]).max() <= 8
-    assert np.abs(found[64:].astype(int) - 128).max() <= 1
+    (decoded_picture,) = decoded("h264", joined([take(0)]))
+    assert np.abs(decoded_picture[:64].astype(int) - whole[16:80, 32:96]).max() <= 8
+    assert np.abs(decoded_picture[64:].astype(int) - 128).max() <= 1
 
 
 def test_what_the_stream_says_about_itself(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_what_the_stream_says_about_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("codec", "kinds", "count"), [("h264", (1, 5), 4), ("h265", range(22), 1)])
-def test_slices(codec: str, kinds: Any, count: int) -> None:
+def test_pictures_are_split_into_slices_when_asked(codec: str, kinds: Any, count: int) -> None:
     open_encoder(0, codec, W, H, is_by_frame=0)
     split = ok(acl.himpi.venc_get_slice_split(0))
     assert split["split_enable"] == 0
@@ -295,8 +295,8 @@ def test_slices(codec: str, kinds: Any, count: int) -> None:
     ok(acl.himpi.venc_set_slice_split(0, split))
     ok(acl.himpi.venc_send_frame(0, frame_of(put(picture(0)), W, H), LIMIT_MS))
     _, data = take(0)
-    found = [unit[unit.index(b"\0\0\1") + 3] for unit in data]
-    slices = [kind for kind in found if (kind & 31 if codec == "h264" else kind >> 1) in kinds]
+    headers = [unit[unit.index(b"\0\0\1") + 3] for unit in data]
+    slices = [kind for kind in headers if (kind & 31 if codec == "h264" else kind >> 1) in kinds]
     assert len(slices) == count  # of 8 rows of blocks; H.265 has none, and says so in the log
     assert acl.himpi.venc_set_slice_split(0, {"split_enable": 1, "split_mode": 0, "split_size": 2}) == VENC + 8
     assert acl.himpi.venc_set_slice_split(0, {"split_enable": 1, "split_mode": 1, "split_size": 99}) == VENC + 3
@@ -345,7 +345,7 @@ def test_scene_mode_and_regions() -> None:
     assert acl.himpi.venc_get_roi_attr(0, 99)[1] == VENC + 3
 
 
-def test_quality_maps() -> None:
+def test_maps_of_quality_have_the_sizes_of_the_manual() -> None:
     assert acl.himpi.venc_get_qpmap_stride(1920) == 128
     assert acl.himpi.venc_get_qpmap_size(96, 1920, 1080) == 128 * 68
     assert acl.himpi.venc_get_qpmap_size(26, 1920, 1080) == 0
@@ -455,7 +455,7 @@ def test_nothing_is_left_behind() -> None:
         ({"buf_size": 0}, 3), ({"buf_size": 32768 + 1}, 3), ({"buf_size": 16384}, 3), ({"profile": 3}, 8), ({"is_by_frame": 2}, 3),
     ],
 )  # fmt: skip
-def test_refused_attributes(change: Dict, code: int) -> None:
+def test_wrong_attributes_are_refused(change: Dict, code: int) -> None:
     assert acl.himpi.venc_create_chn(0, encode_attr("h264", W, H, **change)) == VENC + code
     open_encoder(0, "h264", W, H)
 
@@ -467,7 +467,7 @@ def test_refused_attributes(change: Dict, code: int) -> None:
         ({"max_bit_rate": 1}, 3), ({"max_bit_rate": 614401}, 3),
     ],
 )  # fmt: skip
-def test_refused_rate_control(change: Dict, code: int) -> None:
+def test_wrong_rate_controls_are_refused(change: Dict, code: int) -> None:
     rc = rate_control("h264", **change)
     assert acl.himpi.venc_create_chn(0, encode_attr("h264", W, H, rc)) == VENC + code
 
@@ -484,7 +484,7 @@ def test_rate_control_that_does_not_fit() -> None:
     assert acl.himpi.venc_create_chn(0, bad) == VENC + 3
 
 
-def test_codes_of_channels() -> None:
+def test_every_mistake_with_a_channel_has_its_code() -> None:
     assert acl.himpi.venc_start_chn(0, {"recv_pic_num": -1}) == VENC + 5
     assert acl.himpi.venc_create_chn(1000, encode_attr("h264", W, H)) == VENC + 2
     ok(acl.himpi.venc_create_chn(0, encode_attr("h264", W, H)))
@@ -504,7 +504,7 @@ def test_codes_of_channels() -> None:
     assert acl.himpi.venc_destroy_chn(0) == VENC + 5
 
 
-def test_refused_pictures() -> None:
+def test_wrong_pictures_are_refused() -> None:
     open_encoder(0, "h264", W, H)
     address = put(picture(0))
     send = acl.himpi.venc_send_frame

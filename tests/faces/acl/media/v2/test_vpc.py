@@ -66,7 +66,7 @@ def near(first: Array, second: Array, most: int = 1) -> None:
 # ---- channels --------------------------------------------------------------------------------------------------------
 
 
-def test_channel_life(himpi: None) -> None:
+def test_a_channel_exists_between_create_and_destroy(himpi: None) -> None:
     assert acl.himpi.vpc_create_chn(0, ATTR) == 0
     assert acl.himpi.vpc_create_chn(0, ATTR) == VPC | EXIST
     assert acl.himpi.vpc_destroy_chn(0) == 0
@@ -88,7 +88,7 @@ def test_system_picks_the_first_free_id(himpi: None) -> None:
     assert [acl.himpi.vpc_sys_create_chn(ATTR) for _ in range(2)] == [(0, 0), (2, 0)]
 
 
-def test_all_channels(himpi: None) -> None:
+def test_there_are_256_channels(himpi: None) -> None:
     numbers = [acl.himpi.vpc_sys_create_chn(ATTR) for _ in range(256)]
     assert numbers == [(number, 0) for number in range(256)]
     chn, ret = acl.himpi.vpc_sys_create_chn(ATTR)
@@ -102,7 +102,7 @@ def test_nothing_before_sys_init(runtime: None) -> None:
     assert "sys_init" in message()
 
 
-def test_results(chn: int) -> None:
+def test_the_result_of_a_task_is_fetched_once(chn: int) -> None:
     src, out = pic(GRAY, 64, 64, noise(64, 64)), pic(GRAY, 32, 32)
     task, ret = acl.himpi.vpc_resize(chn, src, out, 0, 0, 0, 0)
     assert ret == 0 and task > 0
@@ -130,7 +130,7 @@ def held(chn: int) -> threading.Event:
     return gate
 
 
-def test_a_busy_channel(chn: int) -> None:
+def test_a_channel_takes_1023_tasks_and_refuses_more(chn: int) -> None:
     gate = held(chn)
     src, out = pic(GRAY, 16, 16, noise(16, 16)), pic(GRAY, 16, 16)
     tasks = [ok(acl.himpi.vpc_convert_color(chn, src, out, 0)) for _ in range(1023)]
@@ -175,7 +175,7 @@ def test_large_pictures_do_not_block_the_caller(chn: int) -> None:
     assert (planes(out)[0] == 0xEE).all()
 
 
-def test_channels_in_threads(himpi: None) -> None:
+def test_channels_work_in_threads_of_their_own(himpi: None) -> None:
     """Each thread has a channel; nobody sees pictures of others."""
 
     def work(number: int) -> None:
@@ -224,7 +224,7 @@ def test_threads_share_a_channel(chn: int) -> None:
     assert all((planes(out)[0] == data).all() for data, (_, out) in zip(datas, pairs, strict=True))
 
 
-def test_workspace(chn: int) -> None:
+def test_the_workspace_of_a_channel_is_set_once(chn: int) -> None:
     size = dict.fromkeys(
         ("max_source_pic_width", "max_source_pic_height", "max_dest_pic_width", "max_dest_pic_height"), 640
     )
@@ -244,19 +244,19 @@ def test_options_are_on_no_chip(chn: int) -> None:
 
 @pytest.mark.parametrize(("number", "way"), [(0, cv2.INTER_LINEAR), (1, cv2.INTER_NEAREST)])
 @pytest.mark.parametrize("size", [(96, 40), (320, 200)])
-def test_resize_nv12(chn: int, number: int, way: int, size: tuple[int, int]) -> None:
+def test_nv12_is_resized_as_opencv_does(chn: int, number: int, way: int, size: tuple[int, int]) -> None:
     whole, luma, chroma = nv12(192, 108)
     src, out = pic(NV12, 192, 108, whole, stride=208, rows=112), pic(NV12, *size, stride=size[0] + 16)
     done(chn, acl.himpi.vpc_resize(chn, src, out, 0, 0, number, FOREVER))
-    found = planes(out)
-    near(found[0], cv2.resize(luma, size, interpolation=way))
-    near(found[1], cv2.resize(chroma, (size[0] // 2, size[1] // 2), interpolation=way))
+    results = planes(out)
+    near(results[0], cv2.resize(luma, size, interpolation=way))
+    near(results[1], cv2.resize(chroma, (size[0] // 2, size[1] // 2), interpolation=way))
     padding = fetch(out["picture_address"], out["picture_buffer_size"]).reshape(-1, size[0] + 16)[:, size[0] :]
     assert (padding == 0xEE).all()
 
 
 @pytest.mark.parametrize("form", [RGB, BGR, RGBA])
-def test_resize_packed(chn: int, form: int) -> None:
+def test_packed_colours_are_resized_as_opencv_does(chn: int, form: int) -> None:
     channels = 4 if form == RGBA else 3
     data = noise(90, 120, channels)
     src, out = pic(form, 120, 90, data), pic(form, 60, 45)
@@ -264,7 +264,7 @@ def test_resize_packed(chn: int, form: int) -> None:
     near(planes(out)[0][:, :, :3], cv2.resize(data, (60, 45))[:, :, :3])
 
 
-def test_resize_by_factors(chn: int) -> None:
+def test_factors_may_take_the_place_of_sizes(chn: int) -> None:
     data = noise(90, 120)
     src, out = pic(GRAY, 120, 90, data), pic(GRAY, 60, 30, stride=64)
     out["picture_width"] = out["picture_height"] = 0
@@ -287,7 +287,7 @@ def test_factors_that_give_no_size(chn: int, factor: float) -> None:
     assert acl.himpi.vpc_resize(chn, src, out, factor, 1.0, 0, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
-def test_resize_converts_first(chn: int) -> None:
+def test_resizing_to_another_format_converts_first(chn: int) -> None:
     """601 of full range, from the formula of the manual."""
     height, width = 40, 60
     luma, chroma = smooth(height, width), np.full((height // 2, width // 2, 2), (90, 170), np.uint8)
@@ -315,20 +315,20 @@ MISTAKES = [
 
 @pytest.mark.parametrize("role", ["src", "dst"])
 @pytest.mark.parametrize(("change", "code"), MISTAKES)
-def test_bad_pictures(chn: int, role: str, change: dict[str, int], code: int) -> None:
+def test_wrong_pictures_are_refused(chn: int, role: str, change: dict[str, int], code: int) -> None:
     pictures = {"src": pic(NV12, 64, 64), "dst": pic(NV12, 32, 32)}
     pictures[role].update(change)
     assert acl.himpi.vpc_resize(chn, pictures["src"], pictures["dst"], 0, 0, 0, 0) == (0, VPC | code)
     assert message()
 
 
-def test_freed_memory(chn: int) -> None:
+def test_freed_memory_is_refused(chn: int) -> None:
     src, out = pic(GRAY, 64, 64), pic(GRAY, 32, 32)
     ok(acl.himpi.dvpp_free(out["picture_address"]))
     assert acl.himpi.vpc_resize(chn, src, out, 0, 0, 0, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
-def test_unknown_interpolation(chn: int) -> None:
+def test_an_unknown_interpolation_is_refused(chn: int) -> None:
     src, out = pic(GRAY, 64, 64), pic(GRAY, 32, 32)
     assert acl.himpi.vpc_resize(chn, src, out, 0, 0, 5, 0) == (0, VPC | ILLEGAL_PARAM)
 
@@ -336,7 +336,7 @@ def test_unknown_interpolation(chn: int) -> None:
 # ---- regions ---------------------------------------------------------------------------------------------------------
 
 
-def test_crop(chn: int) -> None:
+def test_crops_are_the_parts_of_the_picture(chn: int) -> None:
     whole, luma, chroma = nv12(128, 96)
     src = pic(NV12, 128, 96, whole)
     outs = [pic(NV12, 40, 20), pic(NV12, 64, 32)]
@@ -346,9 +346,9 @@ def test_crop(chn: int) -> None:
     ]
     done(chn, acl.himpi.vpc_crop(chn, src, items, 2, FOREVER))
     for out, (left, top, width, height) in zip(outs, [(10, 6, 40, 20), (64, 64, 64, 32)], strict=True):
-        found = planes(out)
-        assert (found[0] == luma[top : top + height, left : left + width]).all()
-        assert (found[1] == chroma[top // 2 : (top + height) // 2, left // 2 : (left + width) // 2]).all()
+        results = planes(out)
+        assert (results[0] == luma[top : top + height, left : left + width]).all()
+        assert (results[1] == chroma[top // 2 : (top + height) // 2, left // 2 : (left + width) // 2]).all()
 
 
 def test_crop_scales_to_another_size(chn: int) -> None:
@@ -363,7 +363,7 @@ def test_crop_scales_to_another_size(chn: int) -> None:
     "where",
     [(0, 0, 65, 10), (0, 0, 10, 65), (60, 0, 10, 10), (0, 0, 0, 10), (1 << 31, 0, 10, 10), (0, 0, 0xFFFFFFFF, 10)],
 )
-def test_regions_outside(chn: int, where: tuple[int, int, int, int]) -> None:
+def test_regions_outside_of_the_picture_are_refused(chn: int, where: tuple[int, int, int, int]) -> None:
     src, out = pic(GRAY, 64, 64), pic(GRAY, 10, 10)
     items = [{"dest_pic_info": out, "crop_region": region(*where)}]
     assert acl.himpi.vpc_crop(chn, src, items, 1, 0) == (0, VPC | ILLEGAL_PARAM)
@@ -372,7 +372,7 @@ def test_regions_outside(chn: int, where: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize(
     "name", ["crop", "crop_resize", "crop_resize_paste", "crop_resize_resize_paste", "crop_resize_make_border"]
 )
-def test_counts(chn: int, name: str) -> None:
+def test_counts_of_regions_are_checked(chn: int, name: str) -> None:
     call = getattr(acl.himpi, f"vpc_{name}")
     src = pic(GRAY, 64, 64)
     assert call(chn, src, [], 0, 0) == (0, VPC | ILLEGAL_PARAM)
@@ -385,15 +385,15 @@ def test_counts(chn: int, name: str) -> None:
         call(chn, src, ({},), 1, 0)
 
 
-def test_crop_resize(chn: int) -> None:
+def test_a_crop_is_resized_as_opencv_does(chn: int) -> None:
     whole, luma, chroma = nv12(128, 96)
     src, out = pic(NV12, 128, 96, whole), pic(NV12, 32, 24)
     size = {"resize_width": 32, "resize_height": 24, "interpolation": 0}
     item = {"dest_pic_info": out, "crop_region": region(32, 16, 64, 64), "resize_info": size}
     done(chn, acl.himpi.vpc_crop_resize(chn, src, [item], 1, FOREVER))
-    found = planes(out)
-    near(found[0], cv2.resize(luma[16:80, 32:96], (32, 24)))
-    near(found[1], cv2.resize(chroma[8:40, 16:48], (16, 12)))
+    results = planes(out)
+    near(results[0], cv2.resize(luma[16:80, 32:96], (32, 24)))
+    near(results[1], cv2.resize(chroma[8:40, 16:48], (16, 12)))
 
 
 def test_crop_resize_wants_the_size_of_the_destination(chn: int) -> None:
@@ -412,7 +412,7 @@ def paste(
     return {"dest_pic_info": out, "crop_region": where, "resize_info": size, **place}
 
 
-def test_collage(chn: int) -> None:
+def test_only_pasted_areas_are_written_and_the_later_one_wins(chn: int) -> None:
     """Only the pasted areas are written, and the later one wins."""
     data = noise(64, 64, 3)
     src, out = pic(RGB, 64, 64, data), pic(RGB, 100, 80, fill=7)
@@ -431,13 +431,13 @@ def test_collage(chn: int) -> None:
 @pytest.mark.parametrize(
     "place", [(70, 0, 32, 32), (0, 60, 32, 32), (0, 0, 101, 10), (0, 0, 0, 0), (0xFFFFFFFF, 0, 10, 10)]
 )
-def test_paste_outside(chn: int, place: tuple[int, int, int, int]) -> None:
+def test_a_paste_outside_of_the_picture_is_refused(chn: int, place: tuple[int, int, int, int]) -> None:
     src, out = pic(GRAY, 64, 64), pic(GRAY, 100, 80)
     item = paste(out, region(0, 0, 64, 64), *place)
     assert acl.himpi.vpc_crop_resize_paste(chn, src, [item], 1, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
-def test_resize_twice(chn: int) -> None:
+def test_a_crop_is_resized_twice_and_pasted(chn: int) -> None:
     data = noise(64, 64)
     src, out = pic(GRAY, 64, 64, data), pic(GRAY, 50, 50, fill=1)
     item = paste(out, region(0, 0, 64, 64), 5, 6, 40, 30)
@@ -478,7 +478,7 @@ def test_a_border_of_rgb_around_yuv(chn: int) -> None:
     near(chroma[0, 0], np.array([128 - 0.168 * 255, 255], np.uint8))
 
 
-def test_batches(chn: int) -> None:
+def test_a_batch_takes_its_crops_from_several_pictures(chn: int) -> None:
     datas = [noise(64, 64, seed=n) for n in range(3)]
     sources = [pic(GRAY, 64, 64, data) for data in datas]
     outs = [pic(GRAY, 40, 40, fill=3) for _ in range(4)]
@@ -517,7 +517,7 @@ def full_range(luma: Array, u: Array, v: Array) -> Array:
 
 
 @pytest.mark.parametrize("form", [NV12, NV21])
-def test_convert_to_rgb(chn: int, form: int) -> None:
+def test_yuv_becomes_rgb(chn: int, form: int) -> None:
     whole, luma, chroma = nv12(64, 48)
     src, out = pic(form, 64, 48, whole), pic(RGB, 64, 48)
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
@@ -527,7 +527,7 @@ def test_convert_to_rgb(chn: int, form: int) -> None:
     near(planes(out)[0], full_range(luma, u, v).round().astype(np.uint8))
 
 
-def test_convert_to_yuv(chn: int) -> None:
+def test_rgb_becomes_yuv(chn: int) -> None:
     data = np.empty((48, 64, 3), np.uint8)
     data[:] = (200, 100, 50)
     src, out = pic(RGB, 64, 48, data), pic(NV12, 64, 48)
@@ -543,32 +543,32 @@ def test_to_yuv420_writes_nothing_else(chn: int) -> None:
     assert acl.himpi.vpc_convert_color_to_yuv420(chn, src, out, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
-def test_convert_with_alpha(chn: int) -> None:
+def test_alpha_is_the_value_that_was_asked_for(chn: int) -> None:
     data = noise(48, 64, 3)
     src, out = pic(RGB, 64, 48, data), pic(ARGB, 64, 48)
     done(chn, acl.himpi.vpc_convert_color_v2(chn, src, out, {"alpha": 77, "attr": [0] * 4}, FOREVER))
-    found = planes(out)[0]
-    assert (found[:, :, 0] == 77).all()
-    assert (found[:, :, 1:] == data).all()
+    result = planes(out)[0]
+    assert (result[:, :, 0] == 77).all()
+    assert (result[:, :, 1:] == data).all()
     assert acl.himpi.vpc_convert_color_v2(chn, src, out, {"alpha": 256}, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
 @pytest.mark.parametrize(("form", "order"), [(BGR, [2, 1, 0]), (RGB, [0, 1, 2])])
-def test_orders_of_colours(chn: int, form: int, order: list[int]) -> None:
+def test_orders_of_colours_are_exchanged(chn: int, form: int, order: list[int]) -> None:
     data = noise(48, 64, 3)
     src, out = pic(RGB, 64, 48, data), pic(form, 64, 48)
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
     assert (planes(out)[0] == data[:, :, order]).all()
 
 
-def test_planes_of_colours(chn: int) -> None:
+def test_colours_are_put_into_planes(chn: int) -> None:
     data = noise(48, 64, 3)
     src, out = pic(RGB, 64, 48, data), pic(PLANAR_RGB, 64, 48)
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
     assert all((plane == data[:, :, index]).all() for index, plane in enumerate(planes(out)))
 
 
-def test_yuyv_to_nv16(chn: int) -> None:
+def test_yuyv_becomes_nv16(chn: int) -> None:
     packed = noise(48, 32, 4)  # y u y v
     src, out = pic(YUYV, 64, 48, packed), pic(NV16, 64, 48)
     done(chn, acl.himpi.vpc_convert_color(chn, src, out, FOREVER))
@@ -594,7 +594,7 @@ def test_converting_does_not_scale(chn: int) -> None:
 
 
 @pytest.mark.parametrize("kind", range(5))
-def test_copy_make_border(chn: int, kind: int) -> None:
+def test_borders_are_those_of_opencv(chn: int, kind: int) -> None:
     whole, luma, chroma = nv12(64, 48)
     src, out = pic(NV12, 64, 48, whole), pic(NV12, 84, 60)
     border = {
@@ -606,9 +606,9 @@ def test_copy_make_border(chn: int, kind: int) -> None:
         "scalar_value": {"val": [1.0, 2.0, 3.0]},
     }
     done(chn, acl.himpi.vpc_copy_make_border(chn, src, out, border, FOREVER))
-    found = planes(out)
-    assert (found[0] == cv2.copyMakeBorder(luma, 4, 8, 8, 12, KINDS[kind], value=(1,))).all()
-    assert (found[1] == cv2.copyMakeBorder(chroma, 2, 4, 4, 6, KINDS[kind], value=(2, 3))).all()
+    results = planes(out)
+    assert (results[0] == cv2.copyMakeBorder(luma, 4, 8, 8, 12, KINDS[kind], value=(1,))).all()
+    assert (results[1] == cv2.copyMakeBorder(chroma, 2, 4, 4, 6, KINDS[kind], value=(2, 3))).all()
 
 
 def test_borders_that_do_not_fit(chn: int) -> None:
@@ -627,7 +627,7 @@ def reduced(data: Array, kernel: Array, divisor: int) -> Array:
     return np.clip(np.floor(np.asarray(total) / divisor + 0.5), 0, 255).astype(np.uint8)[::2, ::2]
 
 
-def test_pyrdown(chn: int) -> None:
+def test_the_steps_of_a_pyramid_are_filtered_and_halved(chn: int) -> None:
     data = noise(64, 96)
     src, outs = pic(GRAY, 96, 64, data), [pic(GRAY, 48, 32), pic(GRAY, 24, 16)]
     border = {"top": 2, "bottom": 2, "left": 2, "right": 2, "border_type": 1}
@@ -641,7 +641,7 @@ def test_pyrdown(chn: int) -> None:
     near(planes(outs[0])[0], reduced(data, np.array(kernel), 16))
 
 
-def test_pyrdown_mistakes(chn: int) -> None:
+def test_wrong_pyramids_are_refused(chn: int) -> None:
     src, out = pic(GRAY, 96, 64), pic(GRAY, 48, 32)
     border = {"border_type": 1}
     wrong = VPC | ILLEGAL_PARAM
@@ -654,14 +654,14 @@ def test_pyrdown_mistakes(chn: int) -> None:
             acl.himpi.vpc_pyrdown(chn, src, [out], 1, kernel, 32, border, 0)
 
 
-def test_histogram(chn: int) -> None:
+def test_a_histogram_counts_every_value_of_each_plane(chn: int) -> None:
     whole, luma, chroma = nv12(64, 48)
     src, table = pic(NV12, 64, 48, whole), put(np.full(3072, 0xFF, np.uint8))
     done(chn, acl.himpi.vpc_calc_hist_v2(chn, src, FOREVER, table))
-    found = fetch(table, 3072).view(np.uint32).reshape(3, 256)
-    assert (found[0] == np.bincount(luma.ravel(), minlength=256)).all()
-    assert (found[1] == np.bincount(chroma[:, :, 0].ravel(), minlength=256)).all()
-    assert (found[2] == np.bincount(chroma[:, :, 1].ravel(), minlength=256)).all()
+    counts = fetch(table, 3072).view(np.uint32).reshape(3, 256)
+    assert (counts[0] == np.bincount(luma.ravel(), minlength=256)).all()
+    assert (counts[1] == np.bincount(chroma[:, :, 0].ravel(), minlength=256)).all()
+    assert (counts[2] == np.bincount(chroma[:, :, 1].ravel(), minlength=256)).all()
     assert acl.himpi.vpc_calc_hist_v2(chn, src, 0, 0) == (0, VPC | NULL_PTR)
     small = put(np.zeros(100, np.uint8))
     assert acl.himpi.vpc_calc_hist_v2(chn, src, 0, small) == (0, VPC | ILLEGAL_PARAM)
@@ -669,13 +669,13 @@ def test_histogram(chn: int) -> None:
 
 def test_the_old_histogram_only_warns(chn: int) -> None:
     with pytest.warns(Warning, match="vpc_calc_hist_v2"):
-        found, task, ret = acl.himpi.vpc_calc_hist(chn, {}, 0)
+        histogram, task, ret = acl.himpi.vpc_calc_hist(chn, {}, 0)
     assert (task, ret) == (0, 0)
     keys = ("histogram_y_or_r", "histogram_u_or_g", "histogram_v_or_b")
-    assert found == dict.fromkeys(keys, [0] * 256)
+    assert histogram == dict.fromkeys(keys, [0] * 256)
 
 
-def test_equalize(chn: int) -> None:
+def test_equalising_looks_every_value_up(chn: int) -> None:
     data = noise(48, 64, 3)
     src, out = pic(BGR, 64, 48, data), pic(BGR, 64, 48)
     tables = noise(3, 256, seed=5)
@@ -702,7 +702,7 @@ def strict(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     ok(acl.finalize())
 
 
-def test_strict_pictures(strict: int) -> None:
+def test_a_strict_chip_refuses_strides_and_interpolations(strict: int) -> None:
     src, out = pic(GRAY, 64, 64, noise(64, 64)), pic(GRAY, 32, 32)
     done(strict, acl.himpi.vpc_resize(strict, src, out, 0, 0, 0, FOREVER))
     assert acl.himpi.vpc_resize(strict, src, pic(GRAY, 40, 32), 0, 0, 0, 0) == (0, VPC | ILLEGAL_PARAM)  # stride
@@ -710,7 +710,7 @@ def test_strict_pictures(strict: int) -> None:
     assert "310P" in message()
 
 
-def test_strict_regions(strict: int) -> None:
+def test_a_strict_chip_refuses_small_and_unaligned_regions(strict: int) -> None:
     src, out = pic(GRAY, 64, 64), pic(GRAY, 96, 96)
     good = paste(out, region(1, 1, 20, 20), 16, 1, 16, 16)
     assert acl.himpi.vpc_crop_resize_paste(strict, src, [good], 1, FOREVER)[1] == 0
@@ -718,7 +718,7 @@ def test_strict_regions(strict: int) -> None:
         assert acl.himpi.vpc_crop_resize_paste(strict, src, [bad], 1, 0) == (0, VPC | ILLEGAL_PARAM)
 
 
-def test_strict_functions(strict: int) -> None:
+def test_a_strict_chip_refuses_functions_it_does_not_have(strict: int) -> None:
     pair = {"src": pic(GRAY, 64, 64), "dst": pic(GRAY, 64, 64)}
     assert acl.himpi.vpc_flip(strict, {**pair, "flip_mode": 0}, 0) == (0, VPC | NOT_SUPPORT)
     assert acl.himpi.vpc_get_lut_mem_size(64, 64) == (0, VPC | NOT_SUPPORT)

@@ -14,12 +14,13 @@ from PIL import Image
 from softnpu.base.errors import NpuError, codes
 from softnpu.media.codecs.jpeg.encode import JpegTables, bound, encode, standard_tables
 from softnpu.media.codecs.jpeg.header import parse, refused
-from softnpu.media.codecs.jpeg.tables import ZIGZAG
 from softnpu.media.pixels.formats import pixel_format
 from softnpu.media.pixels.picture import Pixels
 from tests.unit.media.image_samples import by_opencv, distance, jpeg, luma, picture, planes_by_ffmpeg, psnr
 
 NV12, NV21, GREY = 1, 2, 0
+# Coefficients by their diagonals, up and down in turn (ITU-T T.81, figure A.6).
+ZIGZAG = sorted(range(64), key=lambda k: (k // 8 + k % 8, k // 8 if (k // 8 + k % 8) % 2 else k % 8))
 PACKED = {7: "yuyv", 8: "uyvy", 9: "yvyu", 10: "vyuy"}
 FORMS = [GREY, NV12, NV21, *PACKED]
 SIZES = [(1, 1), (2, 2), (3, 5), (7, 1), (1, 9), (16, 16), (17, 15), (31, 33), (64, 48), (70, 45), (129, 67)]

@@ -1,4 +1,4 @@
-"""Defects that were found by reading and from outside, each as the smallest program that showed it."""
+"""Whole conversions where much comes together: weights on disk, bodies, functions, AIPP and half precision."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.caffe.reader import read
 from softnpu.graph.wire import Message, encode
 from tests.caffe_support import run, write
-from tests.unit.compiler.frontends.caffe_nets import MAP, Array, head, layer, rand
+from tests.unit.compiler.frontends.caffe.caffe_nets import MAP, Array, head, layer, rand
 
 _TEXT = head(x=(1, 4)) + layer("InnerProduct", "inner_product_param { num_output: 2 }")
 _SHAPE = Message("BlobShape").add(dim=(1, "int64", True))

@@ -11,7 +11,7 @@ import pytest
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.caffe.reader import read
 from tests.caffe_support import caffemodel, net, run, write
-from tests.unit.compiler.frontends.caffe_nets import MAP, Array, compare, head, layer, rand
+from tests.unit.compiler.frontends.caffe.caffe_nets import MAP, Array, compare, head, layer, rand
 
 CASES: dict[str, tuple[str, dict[str, list[Array]], dict[str, Array]]] = {}
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from softnpu.base.dtypes import from_onnx
 from softnpu.compiler.lowering.infer import infer_graph
-from tests.unit.compiler.frontends.onnx_files import FLOAT, INT64, X, check, info, load, model, refused
+from tests.unit.compiler.frontends.onnx.onnx_files import FLOAT, INT64, X, check, info, load, model, refused
 from tests.unit.compiler.onnx_graphs import compute, original
 
 ARRAYS = [

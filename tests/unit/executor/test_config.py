@@ -1,4 +1,4 @@
-"""Configuration objects of loading and running. (`test_config.py` is that of `base/config.py`.)"""
+"""Configuration objects of loading and running."""
 
 from __future__ import annotations
 

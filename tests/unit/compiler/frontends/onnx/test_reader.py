@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from softnpu.compiler.errors import AtcError
 from softnpu.compiler.frontends.onnx.reader import read
 from softnpu.compiler.lowering.infer import infer_graph
-from tests.unit.compiler.frontends.onnx_files import BOOL, FLOAT, INT64, X, check, info, load, model, refused
+from tests.unit.compiler.frontends.onnx.onnx_files import BOOL, FLOAT, INT64, X, check, info, load, model, refused
 from tests.unit.compiler.onnx_graphs import compute, original
 
 
