@@ -122,6 +122,9 @@ def test_several_messages_of_one_transaction_all_come_when_their_reader_dies() -
         for value in range(20):
             assert graph.feed_data({data: np.array([value])}, timeout=10_000) == 0
         time.sleep(0.004 * turn)
+        assert eventually(
+            lambda: graph._session.statistics()[1]["state"] != "starting"
+        )  # a death at the start ends the graph
         kill(graph._session.statistics()[1]["pid"])
         got = [graph.fetch_data(timeout=10_000) for _ in range(60)]
         wanted = [10 * value + number for value in range(20) for number in range(3)]
