@@ -142,9 +142,8 @@ def check(
     """
     shape = None if picture is None else (picture.width, picture.height, picture.width_stride, picture.height_stride, picture.format)  # fmt: skip
     frame, spot = _corners(region), _corners(paste)
-    # by place, not by name: names would cost a microsecond each time
-    call = _Call(engine, role, family(), shape, frame, spot, target, interpolation, stream, resize, version)
-    broken = _broken(call)
+    # the fields of _Call; a plain tuple is found in the cache at half the cost, and most calls are
+    broken = _broken((engine, role, family(), shape, frame, spot, target, interpolation, stream, resize, version))
     if broken:
         _tell(codes.INVALID_PARAM, broken)
     if picture is not None and picture.address and strict():
@@ -190,8 +189,9 @@ def _note(name: str, broken: tuple[str, ...]) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _broken(call: _Call) -> tuple[str, ...]:
+def _broken(facts: tuple[Any, ...]) -> tuple[str, ...]:
     """The rules that a call breaks, a sentence each."""
+    call = _Call(*facts)
     limits, shape, region, paste = row(call.engine, call.chip), call.shape, call.region, call.paste
     broken: list[str] = []
     if shape is not None:
