@@ -26,15 +26,16 @@ _PEAK = r"""
 import re, sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-import torch, torch_npu, models
+import torch, torch_npu
+from tests.torch import networks
 torch.set_num_threads(2)
 device = {device!r}
-model = models.{model}().to(device)
+model = networks.{model}().to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs, targets = (one.to(device) for one in {batch}())
+inputs, targets = (tensor.to(device) for tensor in {batch}())
 for _ in range(2):
     optimizer.zero_grad()
-    models.loss_of(model(inputs), targets).backward()
+    networks.loss_of(model(inputs), targets).backward()
     optimizer.step()
 print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 """
@@ -137,7 +138,7 @@ def _peak(model: str, batch: str) -> Result:
     getrusage's number does not: it holds what the parent had when it forked."""
     peaks = {}
     for device in ("npu", "cpu"):
-        code = _PEAK.format(folder=str(ROOT / "tests" / "torch"), device=device, model=model, batch=batch)
+        code = _PEAK.format(folder=str(ROOT), device=device, model=model, batch=batch)
         peaks[device] = int(_python(code)) / 1024
     more = peaks["npu"] / peaks["cpu"] - 1
     return Result(
@@ -180,6 +181,6 @@ def results() -> list[Result]:
     rows = _calls()
     rows.append(_import())
     rows += _models()
-    rows.append(_peak("resnet50", "models.pictures(16, 224, 1000)"))
-    rows.append(_peak("bert_base", "models.words(8, 128, 30522, 2)"))
+    rows.append(_peak("resnet50", "networks.pictures(16, 224, 1000)"))
+    rows.append(_peak("bert_base", "networks.words(8, 128, 30522, 2)"))
     return rows
