@@ -110,6 +110,7 @@ def measure(root: Path) -> list[tuple[str, str]]:
     stubs.add("torch_npu._C")  # before it had a stub
     sources = {module: root / name for name in names if name.endswith(".py") and (module := module_of(name))}
     written = {module: path for module, path in sources.items() if "Generated" not in path.read_text()[:200]}
+    known = sources.keys() | stubs
     edges: dict[str, set[str]] = {}
     imports: Counter[bool] = Counter()
     any_lines = vague = f401 = 0
@@ -117,9 +118,9 @@ def measure(root: Path) -> list[tuple[str, str]]:
     for module, path in written.items():
         text = path.read_text()
         tree = ast.parse(text)
-        for targets, late in own_imports(tree, set(sources) | stubs):
+        for targets, late in own_imports(tree, known):
             imports[late] += 1
-            edges.setdefault(module, set()).update(set(targets) & set(sources) - {module})
+            edges.setdefault(module, set()).update(set(targets) & sources.keys() - {module})
         for node in ast.walk(tree):
             name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
             vague += name in VAGUE

@@ -157,19 +157,20 @@ class Outbox:
 
     def _marked(self, record: bytes, message: Message, process: int, placed: Placed) -> bytes:
         """A record that says whose memory it carries."""
-        if placed.own:
-            self._peers[process].carries_memory = True
-            record = wire.marked(record, wire.GIVES)
+        record = self._giving(record, process, placed)
         return wire.marked(record, wire.HANDED) if message.again and placed.forwarded else record
+
+    def _giving(self, record: bytes, process: int, placed: Placed) -> bytes:
+        """A record with memory of this process, if that is where its payload was placed."""
+        if not placed.own:
+            return record
+        self._peers[process].carries_memory = True
+        return wire.marked(record, wire.GIVES)
 
     def copy_record(self, message: Message, process: int, number: int) -> bytes:
         """A message as a record of no channel: for whoever watches (see `engines/embedded/tapping.py`)."""
         placed = self._placement.place(message.payload, 1)
-        record = wire.tap_record(message, placed.descriptors[0], number)
-        if placed.own:
-            self._peers[process].carries_memory = True
-            record = wire.marked(record, wire.GIVES)
-        return record
+        return self._giving(wire.tap_record(message, placed.descriptors[0], number), process, placed)
 
     def catch_up(self) -> None:
         """Send what was promised; an interrupt may have come before it was."""
