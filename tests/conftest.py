@@ -10,10 +10,10 @@ import pytest
 
 import acl
 from softnpu.runtime.process import reset
+from tests.paths import ROOT
 
 # Programs that a test starts may import `tests.…`, wherever they run.
-ROOT = str(Path(__file__).resolve().parents[1])
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), ROOT]))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
 
 
 @pytest.fixture

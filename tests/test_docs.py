@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src"
+from tests.paths import ROOT, SOURCE
+
 PAGES = sorted(
     path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )

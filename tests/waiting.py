@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 LIMIT_S = 20.0  # far more than anything here needs
 
@@ -28,3 +29,8 @@ def settled(question: Callable[[], int], times: int = 10) -> int:
         latest = question()
         value, same = latest, same + 1 if latest == value else 0
     return value
+
+
+def process_state(pid: int) -> str:
+    """What the kernel says of a process: R runs, S sleeps, Z is dead and not waited for."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-HERE = Path(__file__).resolve().parent
+from tests.paths import ROOT
+
 LIMIT_SECONDS = 10.0
 LIMIT_BYTES = 1536 << 20  # growth of a worker beyond what it has when it is ready
 KINDS = {  # how many of 100 files; a forged program is made on demand only, since nothing stands between it and the engine
@@ -192,7 +193,7 @@ class Worker:
 
 def _environment(room: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTNPU_", "ASCEND_", "SLOG_"))}
-    path = os.pathsep.join([str(HERE.parents[1]), kept.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])
     here = {"HOME": str(room / "home"), "SOFTNPU_RUNTIME_DIR": str(room / "home"), "SOFTNPU_ENGINE": "onnxruntime"}
     return kept | here | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -17,7 +17,7 @@ import pytest
 
 import dataflow as df
 from tests.dataflow.engine_support import Line, embedded, gone
-from tests.waiting import eventually
+from tests.waiting import eventually, process_state
 
 QUEUE_EMPTY, FAILED, FUNC_FAILED = 207013, 0xFFFFFFFF, 564000
 
@@ -287,14 +287,9 @@ def test_workers_end_when_the_application_is_killed(tmp_path: Path, number: sign
     assert eventually(lambda: not any(map(alive, pids)), 10)
 
 
-def waits(pid: int) -> bool:
-    """Whether the process sleeps in the kernel: nothing else tells from outside that a fetch waits."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-
 def test_ctrl_c_ends_the_fetch_and_the_program(tmp_path: Path) -> None:
     program, pids = run_program(tmp_path, "graph.fetch()")
-    assert eventually(lambda: waits(program.pid))
+    assert eventually(lambda: process_state(program.pid) == "S")  # nothing else tells from outside that a fetch waits
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=60)
     assert "KeyboardInterrupt" in err

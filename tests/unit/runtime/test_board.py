@@ -19,6 +19,7 @@ import pytest
 
 from softnpu.runtime.board import Board, DeviceUse, read, read_all, used_by_others
 from tests.paths import SOURCE
+from tests.waiting import eventually, process_state
 
 CHILD = """
 import sys, time
@@ -211,9 +212,7 @@ def test_a_killed_process_leaves_its_numbers_and_then_disappears(child: subproce
 
 def test_a_zombie_is_dead(child: subprocess.Popen[str], tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-        assert time.monotonic() < deadline
+    assert eventually(lambda: process_state(child.pid) == "Z", 5)
     assert read_all(tmp_path) == []
 
 
